@@ -1,0 +1,182 @@
+//! `broker/shard`: one core's whole state and its turn. No socket, file, clock, thread or randomness: inputs in, effects out. The
+//! simulator runs this very type through this very `turn`.
+#![forbid(unsafe_code)]
+
+pub mod mesh;
+
+use std::sync::Arc;
+
+use ringmain_buffer::Buf;
+use ringmain_disk::{DiskDone, DiskError, DiskOp};
+use ringmain_log::Recovery;
+use ringmain_metadata::ClusterImage;
+use ringmain_session::{Close, Incoming, Want};
+use ringmain_types::*;
+
+use mesh::Mesh;
+
+/// One completion, not one record.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// `listener`: index into the node's listeners.
+    Accepted {
+        connection: ConnectionId,
+        listener: u16,
+        peer: std::net::SocketAddr,
+    },
+    Received {
+        connection: ConnectionId,
+        incoming: Incoming<'a>,
+    },
+    Sent {
+        connection: ConnectionId,
+        bytes: usize,
+    },
+    /// The driver's side is gone (EOF, error, or the answer to `NetOp::Close`); nothing more comes of this connection.
+    Closed {
+        connection: ConnectionId,
+        why: Close,
+    },
+    Disk(DiskDone),
+    Mesh {
+        from: ShardId,
+        message: Mesh,
+    },
+    /// Clean stop: no new connections, answer what is under way, close the store; `Note::Stopped` ends it.
+    Stop,
+}
+
+/// Filled by the shard, emptied by the hands once a turn. Order within a queue is kept; between queues there is none, and no rule
+/// may need one (a reply that needs a flush is not put in before the flush is done).
+#[derive(Default, Debug)]
+pub struct Effects {
+    pub disk: Vec<DiskOp>,
+    pub net: Vec<NetOp>,
+    pub mesh: Vec<(ShardId, Mesh)>,
+    pub notes: Vec<Note>,
+}
+#[derive(Debug)]
+pub enum NetOp {
+    /// How to receive from now on. `Want::Any` stays in force until the next; `Direct` is one receive of exactly or up to that many bytes;
+    /// after a `Direct` completion the shard always says what it wants next.
+    Receive { connection: ConnectionId, want: Want },
+    /// One vectored send; at most one under way per connection. `Sent` with the whole length follows, or `Closed`.
+    Send { connection: ConnectionId, parts: Vec<Buf> },
+    /// `Closed` follows.
+    Close { connection: ConnectionId },
+}
+
+/// Facts for logs, metrics and the simulator's checkers: one stream feeds all three.
+#[derive(Debug, Clone)]
+pub enum Note {
+    /// This shard's logs and image are ready: the node may report ready when all shards are.
+    Ready,
+    Acked {
+        partition: Partition,
+        base: Offset,
+        next: Offset,
+        acks: i16,
+    },
+    Visible {
+        partition: Partition,
+        high_watermark: Offset,
+    },
+    Truncated {
+        partition: Partition,
+        to: Offset,
+    },
+    Recovered {
+        partition: Partition,
+        report: Recovery,
+    },
+    Fenced {
+        dir: DirId,
+        error: DiskError,
+    },
+    /// A connection was closed for a reason worth a log line (the node limits their rate).
+    Closed {
+        connection: ConnectionId,
+        peer: std::net::SocketAddr,
+        why: Close,
+    },
+    Request {
+        api: i16,
+        version: i16,
+        error: ErrorCode,
+        phases: Phases,
+    },
+    Image(Arc<ClusterImage>),
+    Stopped,
+}
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Phases {
+    pub queue_ns: u64,
+    pub local_ns: u64,
+    pub remote_ns: u64,
+    pub throttle_ns: u64,
+    pub send_ns: u64,
+}
+
+/// Everything that differs between two shards. `seed` keys hashers, jitter and ids: nothing else is random.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub broker: BrokerId,
+    pub shard: ShardId,
+    pub shards: u16,
+    pub dir: DirId,
+    pub limits: Limits,
+    pub seed: u64,
+    pub journal_generation: u64,
+    pub journal_flush_covers: bool,
+    pub cluster_id: String,
+    /// What clients are told: `advertised.listeners`.
+    pub advertised: (String, u16),
+    /// The absolute path that DescribeLogDirs shows.
+    pub dir_path: String,
+    /// server.properties' names -> values as given (file, then `--set`); the metadata crate types them and knows the defaults.
+    pub properties: std::collections::BTreeMap<String, String>,
+}
+
+pub struct Shard {}
+#[allow(unused_variables)]
+impl Shard {
+    /// Starts in recovery; connections are accepted and their requests wait. The one way to make a shard.
+    pub fn open(config: Config, now: Now, out: &mut Effects) -> Shard {
+        unimplemented!()
+    }
+    pub fn step(&mut self, now: Now, input: Input<'_>, out: &mut Effects) {
+        unimplemented!()
+    }
+    /// After the last input of a turn: group commit, fetch completions, credits.
+    pub fn finish_turn(&mut self, now: Now, out: &mut Effects) {
+        unimplemented!()
+    }
+    pub fn tick(&mut self, now: Now, out: &mut Effects) {
+        unimplemented!()
+    }
+    pub fn deadline(&self) -> Option<Instant> {
+        unimplemented!()
+    }
+    /// False when there is nothing to do. Called when a turn had room.
+    pub fn background(&mut self, now: Now, bytes: u32, out: &mut Effects) -> bool {
+        unimplemented!()
+    }
+}
+
+/// What a core has for hands. Two implementations: `broker/node` and `tools/sim`. Static dispatch.
+pub trait Hands {
+    /// Calls `step` for each thing that happened, in the hands' order; at most a turn's worth. Returns how many.
+    fn poll(&mut self, step: &mut dyn FnMut(Input<'_>)) -> usize;
+    fn perform(&mut self, effects: &mut Effects);
+}
+
+/// One turn. Returns whether there was work.
+pub fn turn<H: Hands>(shard: &mut Shard, hands: &mut H, now: Now, effects: &mut Effects) -> bool {
+    let busy = hands.poll(&mut |input| shard.step(now, input, effects)) > 0;
+    if shard.deadline().is_some_and(|at| at <= now.mono) {
+        shard.tick(now, effects);
+    }
+    shard.finish_turn(now, effects);
+    hands.perform(effects);
+    busy
+}

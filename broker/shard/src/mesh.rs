@@ -1,0 +1,144 @@
+//! What cores say to each other. Per ordered pair: one request ring and one reply ring of `calls_inflight_max`. A call needs a free
+//! slot, a return always has room: nothing blocks, nothing is dropped, two full cores can't deadlock. Calls never nest: an owner
+//! answers from its own state.
+
+use std::sync::Arc;
+
+use ringmain_batch::CheckedBatches;
+use ringmain_buffer::Buf;
+use ringmain_log::{Found, ProducerView, Slices, TimeQuery};
+use ringmain_metadata::ClusterImage;
+use ringmain_session::Request;
+use ringmain_types::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId {
+    pub from: ShardId,
+    pub slot: u16,
+    pub generation: u32,
+}
+
+#[derive(Debug)]
+pub enum Mesh {
+    Call {
+        id: CallId,
+        deadline: Instant,
+        call: Call,
+    },
+    Return {
+        id: CallId,
+        result: Return,
+    },
+    /// The connection is gone, or its fetch was satisfied elsewhere. The owner still answers, with what it has.
+    Cancel {
+        id: CallId,
+    },
+    /// From shard 0: one immutable image for all cores.
+    Image(Arc<ClusterImage>),
+    /// To shard 0: this shard serves the image that ends at `next` (its logs exist, removed ones are gone). CreateTopics and
+    /// DeleteTopics are answered when every shard said so.
+    Applied {
+        next: Offset,
+    },
+}
+#[derive(Debug)]
+pub enum Call {
+    Produce {
+        acks: i16,
+        parts: Vec<ProducePart>,
+    },
+    /// Reads what is there. With `wait` and less than `min_bytes`: `Waiting` at once, then `Ready` once more could be had; the asking
+    /// shard holds min_bytes and max_wait over all owners and takes with a second call.
+    Fetch {
+        parts: Vec<FetchPart>,
+        bytes_max: u32,
+        min_bytes: u32,
+        wait: bool,
+    },
+    Offsets {
+        parts: Vec<(Partition, Option<LeaderEpoch>, OffsetQuery)>,
+    },
+    Epochs {
+        parts: Vec<(Partition, Option<LeaderEpoch>, LeaderEpoch)>,
+    },
+    DeleteRecords {
+        parts: Vec<(Partition, Offset)>,
+    },
+    Describe {
+        parts: Vec<Partition>,
+    },
+    Producers {
+        parts: Vec<Partition>,
+    },
+    /// Controller requests: the frame itself, decoded where it is decided (shard 0).
+    Control {
+        request: Request,
+    },
+    /// From Metadata: make these topics if they are missing; answered when every shard serves them.
+    AutoCreate {
+        names: Vec<String>,
+    },
+}
+#[derive(Debug)]
+pub struct ProducePart {
+    pub partition: Partition,
+    pub batches: CheckedBatches,
+}
+#[derive(Debug, Clone)]
+pub struct FetchPart {
+    pub partition: Partition,
+    pub epoch: Option<LeaderEpoch>,
+    pub last_epoch: Option<LeaderEpoch>,
+    pub from: Offset,
+    pub bytes_max: u32,
+    pub committed_only: bool,
+}
+#[derive(Debug, Clone, Copy)]
+pub enum OffsetQuery {
+    Latest,
+    Earliest,
+    Time(TimeQuery),
+}
+
+#[derive(Debug)]
+pub enum Return {
+    Produce(Vec<ProduceResult>),
+    Fetch(Vec<FetchResult>),
+    Waiting,
+    Ready,
+    Offsets(Vec<Result<Option<Found>, ErrorCode>>),
+    Epochs(Vec<Result<(LeaderEpoch, Offset), ErrorCode>>),
+    DeleteRecords(Vec<Result<Offset, ErrorCode>>),
+    Describe(Vec<LogView>),
+    Producers(Vec<Result<Vec<ProducerView>, ErrorCode>>),
+    /// A whole reply frame.
+    Control(Vec<Buf>),
+    AutoCreated(Vec<(String, ErrorCode)>),
+    Failed(ErrorCode),
+}
+#[derive(Debug)]
+pub struct ProduceResult {
+    pub error: ErrorCode,
+    pub message: Option<String>,
+    pub base: Offset,
+    pub log_append_time: Option<WallMs>,
+    pub start: Offset,
+}
+#[derive(Debug)]
+pub struct FetchResult {
+    pub error: ErrorCode,
+    pub high_watermark: Offset,
+    pub last_stable: Offset,
+    pub start: Offset,
+    pub diverging: Option<(LeaderEpoch, Offset)>,
+    pub slices: Slices,
+}
+#[derive(Debug, Clone)]
+pub struct LogView {
+    pub partition: Partition,
+    pub error: ErrorCode,
+    pub bytes: u64,
+    pub start: Offset,
+    pub end: Offset,
+    pub epoch: LeaderEpoch,
+}

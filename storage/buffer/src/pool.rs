@@ -1,0 +1,182 @@
+//! One shard's memory: accounts that refuse, and blocks that are used again.
+
+use std::sync::Arc;
+
+use ringmain_types::{ACCOUNTS, Account, Limits, ShardId};
+
+use crate::block::{BLOCK_BYTES_MIN, Block, Buf, BufMut, Memory, Returns};
+
+/// Blocks above this are allocated exactly and never kept.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Classes of kept blocks: 512 bytes, 1 KiB, ... 1 MiB.
+const CLASSES: usize = 12;
+
+/// An account had no room. Callers wait, shorten or evict; nobody allocates past it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub account: Account,
+    pub wanted: usize,
+    pub left: usize,
+}
+
+/// One a shard.
+pub struct Pool {
+    shard: ShardId,
+    used: [u64; ACCOUNTS],
+    limit: [u64; ACCOUNTS],
+    /// Kept blocks by class, in all at most `kept_bytes_max`.
+    free: [Vec<Memory>; CLASSES],
+    kept_bytes: usize,
+    kept_bytes_max: usize,
+    returns: Arc<Returns>,
+}
+
+impl Pool {
+    pub fn new(shard: ShardId, limits: &Limits) -> Pool {
+        let total: u64 = limits.memory_bytes.iter().sum();
+        Pool {
+            shard,
+            used: [0; ACCOUNTS],
+            limit: limits.memory_bytes,
+            free: Default::default(),
+            kept_bytes: 0,
+            kept_bytes_max: (total / 16).min(32 << 20) as usize,
+            returns: Arc::new(Returns::new()),
+        }
+    }
+
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// A block with room for at least `bytes`, charged to `account` by its whole size.
+    pub fn take(&mut self, account: Account, bytes: usize) -> Result<BufMut, Refused> {
+        let size = block_size(bytes);
+        if self.left(account) < size {
+            self.collect();
+        }
+        let left = self.left(account);
+        if left < size {
+            return Err(Refused { account, wanted: size, left });
+        }
+        self.used[account as usize] += size as u64;
+        let kept = class_of(size).and_then(|class| self.free[class].pop());
+        if kept.is_some() {
+            self.kept_bytes -= size;
+        }
+        let memory = kept.unwrap_or_else(|| Memory::allocate(size));
+        Ok(BufMut::new(Block::new(memory, account, self.returns.clone())))
+    }
+
+    /// Moves a block's charge, for instance from Tail to Cache once it is written. Another shard's block is left alone: it is
+    /// charged at home.
+    pub fn charge(&mut self, buf: &Buf, account: Account) {
+        if let Some(block) = buf.block() {
+            self.recharge(block, account, buf.block_bytes());
+        }
+    }
+
+    /// As `charge`, for a block that is still written.
+    pub fn charge_mut(&mut self, buf: &BufMut, account: Account) {
+        self.recharge(buf.block(), account, buf.block_bytes());
+    }
+
+    fn recharge(&mut self, block: &Block, account: Account, bytes: usize) {
+        if !block.belongs_to(&self.returns) {
+            return;
+        }
+        let before = block.recharge(account);
+        self.used[usize::from(before)] -= bytes as u64;
+        self.used[account as usize] += bytes as u64;
+    }
+
+    /// Bytes that `account` may still take. A charge that was moved in can exceed the limit; then nothing is left.
+    pub fn left(&self, account: Account) -> usize {
+        self.limit[account as usize].saturating_sub(self.used[account as usize]) as usize
+    }
+
+    pub fn used(&self, account: Account) -> u64 {
+        self.used[account as usize]
+    }
+
+    pub fn limit(&self, account: Account) -> u64 {
+        self.limit[account as usize]
+    }
+
+    /// Takes back what was dropped, here or on other cores. Once a turn.
+    pub fn collect(&mut self) {
+        let returns = self.returns.clone();
+        returns.take(|memory, account| {
+            let size = memory.bytes;
+            self.used[usize::from(account)] -= size as u64;
+            match class_of(size) {
+                Some(class) if self.kept_bytes + size <= self.kept_bytes_max => {
+                    self.kept_bytes += size;
+                    self.free[class].push(memory);
+                }
+                _ => memory.free(),
+            }
+        });
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for class in &mut self.free {
+            for memory in class.drain(..) {
+                memory.free();
+            }
+        }
+    }
+}
+
+/// The size of the block that holds `bytes`.
+fn block_size(bytes: usize) -> usize {
+    if bytes <= KEPT_BYTES_MAX { bytes.next_power_of_two().max(BLOCK_BYTES_MIN) } else { bytes.next_multiple_of(4096) }
+}
+
+fn class_of(size: usize) -> Option<usize> {
+    (size <= KEPT_BYTES_MAX && size.is_power_of_two())
+        .then(|| (size.trailing_zeros() - BLOCK_BYTES_MIN.trailing_zeros()) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_refuses_and_takes_back() {
+        let mut pool = Pool::new(ShardId(0), &Limits::tiny());
+        let limit = pool.limit(Account::Cache) as usize;
+        let held: Vec<BufMut> = std::iter::from_fn(|| pool.take(Account::Cache, 4096).ok()).collect();
+        assert_eq!(held.len(), limit / 4096);
+        assert_eq!(
+            pool.take(Account::Cache, 1).unwrap_err(),
+            Refused { account: Account::Cache, wanted: 512, left: 0 }
+        );
+        assert!(pool.take(Account::Tail, 1).is_ok(), "accounts do not share");
+        std::thread::spawn(move || drop(held)).join().unwrap();
+        assert_eq!(pool.left(Account::Cache), 0, "what came back counts from the next collect on");
+        pool.collect();
+        assert_eq!(pool.left(Account::Cache), limit);
+    }
+
+    #[test]
+    fn frozen_bytes_are_shared_and_the_writer_goes_on() {
+        let mut pool = Pool::new(ShardId(0), &Limits::tiny());
+        let mut writer = pool.take(Account::Tail, 1000).unwrap();
+        writer.extend(b"abcdef");
+        let front = writer.freeze_to(4);
+        writer.extend(b"gh");
+        writer.written_mut()[0] = b'E';
+        assert_eq!((&front[..], &writer[..]), (&b"abcd"[..], &b"Efgh"[..]));
+        let whole = writer.freeze();
+        assert!(whole.same_block(&front));
+        assert_eq!(whole.slice_of(&whole[1..3]), whole.slice(1..3));
+        pool.charge(&front, Account::Reply);
+        assert_eq!((pool.used(Account::Tail), pool.used(Account::Reply)), (0, 1024));
+        drop((front, whole));
+        pool.collect();
+        assert_eq!(pool.used(Account::Reply), 0);
+    }
+}

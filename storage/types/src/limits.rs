@@ -1,0 +1,148 @@
+//! Every bound of the system, as a value.
+
+use crate::ACCOUNTS;
+
+/// A value, not constants: the simulator runs the same code with [`Limits::tiny`], where every edge is a few KiB away. `check`
+/// asserts the relations between fields, once, at start. Add a field, with its reason, rather than a constant elsewhere.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The unit of direct I/O: a power of two, at least the device's logical block.
+    pub block_bytes: u32,
+    /// Upper bound of a segment whatever a topic asks for: Kafka's indexes hold 31 bits.
+    pub segment_bytes_max: u32,
+    /// Step in which an active segment's space is allocated.
+    pub segment_allocate_bytes: u32,
+    /// Size of a shard's journal ring; a multiple of `block_bytes`.
+    pub journal_bytes: u64,
+    /// Groups in flight at once; also how far recovery looks past a hole.
+    pub journal_inflight_groups_max: u32,
+    /// The largest single write to a segment.
+    pub gather_bytes_max: u32,
+    /// A tail below this lives in the journal only.
+    pub trickle_bytes_max: u32,
+    /// Bytes of a shard's logs that recovery may have to scan: past it, a log's producer state and index are checkpointed.
+    pub recovery_bytes_max: u64,
+    /// Producers remembered per partition; the longest silent one goes first.
+    pub producers_per_log_max: u32,
+    /// The largest request frame (`socket.request.max.bytes`).
+    pub frame_bytes_max: u32,
+    /// Fewer bytes than asked is legal, so no fetch reply is ever larger than this (a first batch comes whole).
+    pub fetch_reply_bytes_max: u32,
+    /// Unanswered requests of one connection; past it the connection is not read.
+    pub requests_inflight_max: u16,
+    /// Unanswered calls between one pair of shards, per direction.
+    pub calls_inflight_max: u16,
+    /// Connections of one shard.
+    pub connections_max: u32,
+    /// Connections from one address, on one shard.
+    pub connections_per_address_max: u32,
+    /// A connection that sends nothing for this long is closed (`connections.max.idle.ms`).
+    pub connection_idle_ms: u64,
+    /// A started frame must be whole, and a reply must be taken, within this.
+    pub connection_slow_ms: u64,
+    /// Fetch sessions of one shard (KIP-227, `max.incremental.fetch.session.cache.slots`).
+    pub fetch_sessions_max: u32,
+    /// Topics and partitions of the cluster.
+    pub topics_max: u32,
+    pub partitions_max: u32,
+    /// Per account, in the order of `Account`.
+    pub memory_bytes: [u64; ACCOUNTS],
+    /// Descriptors that a driver keeps open.
+    pub open_files_max: u32,
+    /// Read operations in flight; the rest wait in class order.
+    pub reads_inflight_max: u32,
+    /// Background work per turn.
+    pub background_bytes_per_turn: u32,
+}
+
+impl Limits {
+    /// For one shard that may use `memory_bytes` in all.
+    pub fn production(memory_bytes: u64) -> Limits {
+        let part = |percent: u64| memory_bytes / 100 * percent;
+        let limits = Limits {
+            block_bytes: 4096,
+            segment_bytes_max: i32::MAX as u32,
+            segment_allocate_bytes: 16 << 20,
+            journal_bytes: 64 << 20,
+            journal_inflight_groups_max: 1,
+            gather_bytes_max: 256 << 10,
+            trickle_bytes_max: 32 << 10,
+            recovery_bytes_max: 256 << 20,
+            producers_per_log_max: 100_000,
+            frame_bytes_max: 100 << 20,
+            fetch_reply_bytes_max: 4 << 20,
+            requests_inflight_max: 128,
+            calls_inflight_max: 1024,
+            connections_max: 20_000,
+            connections_per_address_max: 20_000,
+            connection_idle_ms: 600_000,
+            connection_slow_ms: 60_000,
+            fetch_sessions_max: 1000,
+            topics_max: 100_000,
+            partitions_max: 200_000,
+            memory_bytes: [part(25), part(25), part(20), part(20), part(5), part(5)],
+            open_files_max: 4096,
+            reads_inflight_max: 64,
+            background_bytes_per_turn: 1 << 20,
+        };
+        limits.check();
+        limits
+    }
+
+    /// Every edge a few KiB away.
+    pub fn tiny() -> Limits {
+        let limits = Limits {
+            block_bytes: 512,
+            segment_bytes_max: 64 << 10,
+            segment_allocate_bytes: 4 << 10,
+            journal_bytes: 32 << 10,
+            journal_inflight_groups_max: 1,
+            gather_bytes_max: 4 << 10,
+            trickle_bytes_max: 1 << 10,
+            recovery_bytes_max: 8 << 10,
+            producers_per_log_max: 8,
+            frame_bytes_max: 64 << 10,
+            fetch_reply_bytes_max: 8 << 10,
+            requests_inflight_max: 4,
+            calls_inflight_max: 8,
+            connections_max: 16,
+            connections_per_address_max: 16,
+            connection_idle_ms: 60_000,
+            connection_slow_ms: 10_000,
+            fetch_sessions_max: 4,
+            topics_max: 64,
+            partitions_max: 256,
+            memory_bytes: [256 << 10, 256 << 10, 64 << 10, 256 << 10, 128 << 10, 128 << 10],
+            open_files_max: 16,
+            reads_inflight_max: 4,
+            background_bytes_per_turn: 4 << 10,
+        };
+        limits.check();
+        limits
+    }
+
+    /// Asserts the relations between the fields.
+    pub fn check(&self) {
+        let block = u64::from(self.block_bytes);
+        assert!(self.block_bytes.is_power_of_two() && block >= 512);
+        assert!(self.segment_bytes_max <= i32::MAX as u32);
+        assert!(self.journal_bytes.is_multiple_of(block) && self.journal_bytes >= 16 * block);
+        assert!(u64::from(self.segment_allocate_bytes).is_multiple_of(block));
+        assert!(u64::from(self.gather_bytes_max).is_multiple_of(block));
+        assert!(self.trickle_bytes_max <= self.gather_bytes_max);
+        assert!(self.trickle_bytes_max >= self.block_bytes);
+        assert!(self.journal_inflight_groups_max >= 1);
+        assert!(self.requests_inflight_max > 0 && self.calls_inflight_max > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sets_hold_together() {
+        Limits::tiny();
+        Limits::production(1 << 30);
+    }
+}
