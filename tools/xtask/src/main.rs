@@ -1,1 +1,57 @@
-fn main() {}
+//! `cargo xtask`: what a person and the CI run to know that the tree is sound. Starts cargo and reads its answers; holds no logic of
+//! the broker.
+#![forbid(unsafe_code)]
+
+mod check;
+mod layers;
+mod sim;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "\
+cargo xtask check                   format, clippy, layers, tests, simulator; ends with `N passed, N failed`
+cargo xtask layers                  no arrow points up, and no hands are reached from the rules
+cargo xtask sim --seed N            one history of the simulator, readable
+cargo xtask sim --seeds FROM..TO    many, on both cores; or --count K from a random start; or --cuts (power cut at every operation)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, rest)) = arguments.split_first() else {
+        eprintln!("{USAGE}");
+        return ExitCode::FAILURE;
+    };
+    let passed = match (command.as_str(), rest) {
+        ("check", []) => check::run(),
+        ("layers", []) => layers::run(),
+        ("sim", rest) => sim::run(rest),
+        _ => {
+            eprintln!("{USAGE}");
+            false
+        }
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The workspace's root: xtask always runs from the tree that built it.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The cargo that started us, in the root.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()).args(arguments);
+    command
+}
+
+/// Runs a command to its end; false when it failed or could not start.
+pub fn succeeds(mut command: Command) -> bool {
+    match command.status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("{}: {error}", command.get_program().to_string_lossy());
+            false
+        }
+    }
+}
