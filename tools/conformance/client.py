@@ -1,0 +1,82 @@
+"""client.py LIBRARY VERB BOOTSTRAP TOPIC ...: one producer and one assigned consumer over confluent-kafka (librdkafka) or kafka-python.
+
+produce BOOTSTRAP TOPIC PARTITION CODEC COUNT   sends COUNT records of a known content, waits for every ack, prints the offsets' range
+consume BOOTSTRAP TOPIC PARTITION COUNT         reads from offset 0 and prints one line a record: offset, key, value, headers
+The content of record i: key k<i>, value v<i>- repeated 1 + i % 7 times, headers h=<i> and an empty n; go/main.go has the same.
+"""
+
+import sys
+
+
+def content(i):
+    return f"k{i}".encode(), (f"v{i}-" * (1 + i % 7)).encode(), [("h", str(i).encode()), ("n", b"")]
+
+
+def show(offset, key, value, headers):
+    text = ",".join(f"{k}={'null' if v is None else v.decode()}" for k, v in headers)
+    print(f"{offset} {key.decode()} {value.decode()} {text}")
+
+
+def confluent_produce(bootstrap, topic, partition, codec, count):
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20, "enable.idempotence": True})
+    offsets = []
+
+    def acked(error, message):
+        if error:
+            sys.exit(f"not acknowledged: {error}")
+        offsets.append(message.offset())
+
+    for i in range(count):
+        key, value, headers = content(i)
+        producer.produce(topic, value, key, partition, headers=headers, on_delivery=acked)
+    if producer.flush(30):
+        sys.exit("not everything was acknowledged within 30 s")
+    print(min(offsets), max(offsets), len(set(offsets)))
+
+
+def confluent_consume(bootstrap, topic, partition, count):
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    for _ in range(count):
+        m = consumer.poll(20)
+        if m is None or m.error():
+            sys.exit(f"no record: {m and m.error()}")
+        show(m.offset(), m.key(), m.value(), m.headers() or [])
+    consumer.close()
+
+
+def python_produce(bootstrap, topic, partition, codec, count):
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, linger_ms=20)
+    sent = []
+    for i in range(count):
+        key, value, headers = content(i)
+        sent.append(producer.send(topic, value, key, headers=headers, partition=partition))
+    offsets = [f.get(timeout=30).offset for f in sent]
+    print(min(offsets), max(offsets), len(set(offsets)))
+    producer.close()
+
+
+def python_consume(bootstrap, topic, partition, count):
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=20000, enable_auto_commit=False)
+    consumer.assign([TopicPartition(topic, partition)])
+    consumer.seek(TopicPartition(topic, partition), 0)
+    for _, m in zip(range(count), consumer):
+        show(m.offset, m.key, m.value, m.headers)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    library, verb, bootstrap, topic, partition, *rest = sys.argv[1:]
+    function = {
+        ("librdkafka", "produce"): confluent_produce, ("librdkafka", "consume"): confluent_consume,
+        ("kafka-python", "produce"): python_produce, ("kafka-python", "consume"): python_consume,
+    }[library, verb]
+    function(bootstrap, topic, int(partition), *[int(x) if x.isdigit() else x for x in rest])
