@@ -97,7 +97,8 @@ pub(crate) struct Block {
     memory: NonNull<u8>,
     bytes: usize,
     account: AtomicU8,
-    home: Arc<Returns>,
+    /// `None`: the memory is a `Vec`'s, of this capacity.
+    home: Option<Arc<Returns>>,
 }
 
 // SAFETY: readers only see frozen bytes, which nobody writes again; the one `BufMut` writes only behind them. The account is
@@ -108,21 +109,29 @@ unsafe impl Sync for Block {}
 
 impl Block {
     pub(crate) fn new(memory: Memory, account: Account, home: Arc<Returns>) -> Block {
-        Block { memory: memory.pointer, bytes: memory.bytes, account: AtomicU8::new(account as u8), home }
+        Block { memory: memory.pointer, bytes: memory.bytes, account: AtomicU8::new(account as u8), home: Some(home) }
+    }
+    fn of_vec(bytes: Vec<u8>) -> Block {
+        let mut bytes = std::mem::ManuallyDrop::new(bytes);
+        let pointer = NonNull::new(bytes.as_mut_ptr()).expect("a Vec's pointer is never null");
+        Block { memory: pointer, bytes: bytes.capacity(), account: AtomicU8::new(Account::Control as u8), home: None }
     }
     /// Sets the account and returns the one before.
     pub(crate) fn recharge(&self, account: Account) -> u8 {
         self.account.swap(account as u8, Ordering::Relaxed)
     }
     pub(crate) fn belongs_to(&self, home: &Arc<Returns>) -> bool {
-        Arc::ptr_eq(&self.home, home)
+        self.home.as_ref().is_some_and(|own| Arc::ptr_eq(own, home))
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let memory = Memory { pointer: self.memory, bytes: self.bytes };
-        self.home.push(memory, *self.account.get_mut());
+        match &self.home {
+            Some(home) => home.push(Memory { pointer: self.memory, bytes: self.bytes }, *self.account.get_mut()),
+            // SAFETY: `of_vec` took pointer and capacity from a `Vec<u8>` that it forgot; this block is their only owner.
+            None => drop(unsafe { Vec::from_raw_parts(self.memory.as_ptr(), 0, self.bytes) }),
+        }
     }
 }
 
@@ -145,6 +154,16 @@ impl Buf {
         let mut writer = BufMut::new(block);
         writer.extend(bytes);
         writer.freeze()
+    }
+
+    /// What a `Vec` holds, uncopied and outside any pool: for bytes that were put together on the heap, such as a reply's head. They
+    /// are not aligned, so never meant for a disk. Panics past 4 GiB.
+    pub fn from_vec(bytes: Vec<u8>) -> Buf {
+        if bytes.is_empty() {
+            return Buf::default();
+        }
+        let end = u32::try_from(bytes.len()).expect("a buffer is smaller than 4 GiB");
+        Buf { block: Some(Arc::new(Block::of_vec(bytes))), start: 0, end }
     }
 
     /// The bytes `range` of this buffer. Panics when it reaches past the end.
@@ -195,6 +214,13 @@ impl Deref for Buf {
 
 impl AsRef<[u8]> for Buf {
     fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// So that parts can be put together: `parts.concat()`.
+impl std::borrow::Borrow<[u8]> for Buf {
+    fn borrow(&self) -> &[u8] {
         self
     }
 }

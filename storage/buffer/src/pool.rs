@@ -141,6 +141,7 @@ fn class_of(size: usize) -> Option<usize> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // blocks come back from other threads
 mod tests {
     use super::*;
 
@@ -178,5 +179,21 @@ mod tests {
         drop((front, whole));
         pool.collect();
         assert_eq!(pool.used(Account::Reply), 0);
+    }
+
+    #[test]
+    fn a_vec_becomes_a_buffer_in_place() {
+        let mut bytes = Vec::with_capacity(700);
+        bytes.extend_from_slice(b"abcdef");
+        let pointer = bytes.as_ptr();
+        let buf = Buf::from_vec(bytes);
+        let part = buf.slice(2..4);
+        assert_eq!((buf.as_ptr(), buf.block_bytes()), (pointer, 700));
+        drop(buf);
+        std::thread::spawn(move || assert_eq!(&part[..], b"cd")).join().unwrap();
+        assert_eq!(Buf::from_vec(Vec::with_capacity(9)).block_bytes(), 0, "nothing is held for nothing");
+        let mut pool = Pool::new(ShardId(0), &Limits::tiny());
+        pool.charge(&Buf::from_vec(vec![1]), Account::Reply);
+        assert_eq!(pool.used(Account::Reply), 0, "it is no pool's");
     }
 }
