@@ -1,25 +1,80 @@
-//! `net/wire`: Kafka's protocol. One file an API, in the `api!` form of shared/design/INTERFACES.rs. Decoding allocates nothing,
-//! whatever the bytes claim; encoding splices record buffers.
+//! `net/wire`: Kafka's protocol. One file an API, in the `api!` form (see `api.rs`). Decoding allocates nothing, whatever the bytes
+//! claim; encoding splices record buffers. Runs on every core; owns no state. What a field may mean is the shard's business, how long
+//! a frame may be is the session's.
 #![forbid(unsafe_code)]
 
-use ringmain_buffer::Buf;
+mod api;
+mod array;
+mod error;
+mod field;
+mod frame;
+mod kind;
+mod reader;
+mod record_bytes;
+mod writer;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub i16);
+pub mod alter_configs;
+pub mod api_versions;
+pub mod create_partitions;
+pub mod create_topics;
+pub mod delete_records;
+pub mod delete_topics;
+pub mod describe_cluster;
+pub mod describe_configs;
+pub mod describe_log_dirs;
+pub mod describe_producers;
+pub mod describe_topic_partitions;
+pub mod fetch;
+pub mod incremental_alter_configs;
+pub mod init_producer_id;
+pub mod list_config_resources;
+pub mod list_offsets;
+pub mod metadata;
+pub mod offset_for_leader_epoch;
+pub mod produce;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WireError {
-    Short { field: &'static str },
-    Length { field: &'static str, value: i64 },
-    Utf8 { field: &'static str },
-    Value { field: &'static str, value: i64 },
-    Trailing { bytes: usize },
-}
+pub use alter_configs::{ALTER_CONFIGS, AlterConfigsRequest, AlterConfigsResponse};
+pub use api_versions::{API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse};
+pub use array::{Array, ArrayIter, WireArray};
+pub use create_partitions::{CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse};
+pub use create_topics::{CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse};
+pub use delete_records::{DELETE_RECORDS, DeleteRecordsRequest, DeleteRecordsResponse};
+pub use delete_topics::{DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicsResponse};
+pub use describe_cluster::{DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse};
+pub use describe_configs::{DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse};
+pub use describe_log_dirs::{DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse};
+pub use describe_producers::{DESCRIBE_PRODUCERS, DescribeProducersRequest, DescribeProducersResponse};
+pub use describe_topic_partitions::{
+    DESCRIBE_TOPIC_PARTITIONS, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
+};
+pub use error::WireError;
+pub use fetch::{FETCH, FetchRequest, FetchResponse};
+pub use field::Field;
+pub use frame::{
+    RequestHeader, advertised, decode, decode_reply, encode_reply, encode_request, encode_unsupported_api_versions,
+    request_header,
+};
+pub use incremental_alter_configs::{
+    INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
+pub use init_producer_id::{INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse};
+pub use kind::{ApiInfo, FieldInfo, Kind, StructInfo};
+pub use list_config_resources::{LIST_CONFIG_RESOURCES, ListConfigResourcesRequest, ListConfigResourcesResponse};
+pub use list_offsets::{LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse};
+pub use metadata::{METADATA, MetadataRequest, MetadataResponse};
+pub use offset_for_leader_epoch::{OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
+pub use produce::{PRODUCE, ProduceRequest, ProduceResponse};
+pub use reader::Reader;
+pub use record_bytes::RecordBytes;
+pub use writer::Writer;
 
-/// May a request run while an earlier one of its connection is unanswered?
+/// May a request run while an earlier one of its connection is unanswered? Kafka runs them one by one, and clients rely on it where
+/// a request changes more than a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
+    /// It may; replies keep their order all the same.
     Ordered,
+    /// It runs when all before it are answered, and none after it starts before it is.
     Barrier,
 }
 
@@ -34,59 +89,51 @@ pub struct ApiSpec {
     pub overlap: Overlap,
 }
 
-/// The header of a request, v1 or v2.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestHeader<'a> {
-    pub api: i16,
-    pub version: i16,
-    pub correlation: i32,
-    pub client_id: Option<&'a str>,
+impl ApiSpec {
+    pub fn supports(&self, version: i16) -> bool {
+        (self.versions.0..=self.versions.1).contains(&version)
+    }
+    pub fn is_flexible(&self, version: i16) -> bool {
+        version >= self.flexible
+    }
 }
+
+/// All APIs and their bodies, by rising key.
+pub const API_INFOS: &[ApiInfo] = &[
+    produce::INFO,
+    fetch::INFO,
+    list_offsets::INFO,
+    metadata::INFO,
+    api_versions::INFO,
+    create_topics::INFO,
+    delete_topics::INFO,
+    delete_records::INFO,
+    init_producer_id::INFO,
+    offset_for_leader_epoch::INFO,
+    describe_configs::INFO,
+    alter_configs::INFO,
+    describe_log_dirs::INFO,
+    create_partitions::INFO,
+    incremental_alter_configs::INFO,
+    describe_cluster::INFO,
+    describe_producers::INFO,
+    list_config_resources::INFO,
+    describe_topic_partitions::INFO,
+];
 
 /// All APIs that are advertised, by rising key.
-pub const APIS: &[ApiSpec] = &[];
-pub fn api(_key: i16) -> Option<&'static ApiSpec> {
-    unimplemented!()
-}
+pub const APIS: &[ApiSpec] = &{
+    let mut specs = [API_INFOS[0].spec; API_INFOS.len()];
+    let mut i = 1;
+    while i < specs.len() {
+        specs[i] = API_INFOS[i].spec;
+        assert!(specs[i - 1].key < specs[i].key);
+        i += 1;
+    }
+    specs
+};
 
-/// A decoded header and the number of bytes it took. `frame` is without its length prefix. The header version follows from key and
-/// version; of an unknown API v1 is read.
-pub fn request_header<'a>(_frame: &'a [u8]) -> Result<(RequestHeader<'a>, usize), WireError> {
-    unimplemented!()
-}
-/// Decodes one body; trailing bytes are an error.
-pub fn decode<'a, T: Field<'a>>(_spec: &ApiSpec, _version: i16, _body: &'a [u8]) -> Result<T, WireError> {
-    unimplemented!()
-}
-/// A whole reply: length prefix, header, body; record bytes spliced as they are.
-pub fn encode_reply<'a, T: Field<'a>>(_spec: &ApiSpec, _version: i16, _correlation: i32, _body: &T) -> Vec<Buf> {
-    unimplemented!()
-}
-/// A whole request frame: for clients, the simulator, tests and the load generator.
-pub fn encode_request<'a, T: Field<'a>>(
-    _spec: &ApiSpec,
-    _version: i16,
-    _correlation: i32,
-    _client_id: Option<&str>,
-    _body: &T,
-) -> Vec<Buf> {
-    unimplemented!()
-}
-/// The body of a reply frame (without its length prefix) and its correlation id.
-pub fn decode_reply<'a, T: Field<'a>>(_spec: &ApiSpec, _version: i16, _frame: &'a [u8]) -> Result<(i32, T), WireError> {
-    unimplemented!()
-}
-
-pub struct Reader<'a> {
-    pub rest: &'a [u8],
-    pub version: i16,
-    pub flexible: bool,
-}
-pub struct Writer {
-    pub version: i16,
-    pub flexible: bool,
-}
-pub trait Field<'a>: Sized {
-    fn read(r: &mut Reader<'a>) -> Result<Self, WireError>;
-    fn write(&self, w: &mut Writer);
+/// The API of this key, if we speak it.
+pub fn api(key: i16) -> Option<&'static ApiSpec> {
+    APIS.binary_search_by_key(&key, |spec| spec.key).ok().map(|i| &APIS[i])
 }

@@ -1,0 +1,211 @@
+//! Arrays: decoded, a checked range of the frame; encoded, what a handler built.
+
+use std::fmt;
+
+use crate::{Field, Kind, Reader, WireError, Writer};
+
+/// Decoding checks every element once, allocates nothing, and keeps the range; `iter` decodes again, lazily, and can't fail.
+/// Nested arrays were checked with their elements, so all passes together cost a small multiple of the frame's bytes (one per level
+/// of nesting).
+#[derive(Clone)]
+pub enum Array<'a, T> {
+    Wire(WireArray<'a>),
+    Owned(Vec<T>),
+}
+
+/// The range of an array whose elements are known to decode.
+#[derive(Clone)]
+pub struct WireArray<'a> {
+    count: usize,
+    elements: Reader<'a>,
+}
+
+impl<T> Default for Array<'_, T> {
+    fn default() -> Self {
+        Array::Owned(Vec::new())
+    }
+}
+
+impl<T> From<Vec<T>> for Array<'_, T> {
+    fn from(elements: Vec<T>) -> Self {
+        Array::Owned(elements)
+    }
+}
+
+impl<T> FromIterator<T> for Array<'_, T> {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
+        Array::Owned(elements.into_iter().collect())
+    }
+}
+
+impl<'a, T> Array<'a, T> {
+    pub fn len(&self) -> usize {
+        match self {
+            Array::Wire(wire) => wire.count,
+            Array::Owned(elements) => elements.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn iter(&self) -> ArrayIter<'_, 'a, T> {
+        match self {
+            Array::Wire(wire) => ArrayIter::Wire(wire.clone()),
+            Array::Owned(elements) => ArrayIter::Owned(elements.iter()),
+        }
+    }
+}
+
+/// Elements by value: decoded on the way, or cloned from what a handler built.
+pub enum ArrayIter<'s, 'a, T> {
+    Wire(WireArray<'a>),
+    Owned(std::slice::Iter<'s, T>),
+}
+
+impl<'a, T: Field<'a> + Clone> Iterator for ArrayIter<'_, 'a, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        match self {
+            ArrayIter::Owned(elements) => elements.next().cloned(),
+            ArrayIter::Wire(wire) => {
+                wire.count = wire.count.checked_sub(1)?;
+                let element = T::read(&mut wire.elements);
+                debug_assert!(element.is_ok(), "elements were checked when the array was decoded");
+                element.ok()
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = match self {
+            ArrayIter::Wire(wire) => wire.count,
+            ArrayIter::Owned(elements) => elements.len(),
+        };
+        (left, Some(left))
+    }
+}
+
+impl<'a, T: Field<'a> + Clone> ExactSizeIterator for ArrayIter<'_, 'a, T> {}
+
+impl<'s, 'a, T: Field<'a> + Clone> IntoIterator for &'s Array<'a, T> {
+    type Item = T;
+    type IntoIter = ArrayIter<'s, 'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, T: Field<'a> + Clone + PartialEq> PartialEq for Array<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+impl<'a, T: Field<'a> + Clone + fmt::Debug> fmt::Debug for Array<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a, T: Field<'a> + Clone> Field<'a> for Option<Array<'a, T>> {
+    const KIND: Kind = Kind::Nullable(&Kind::Array(&T::KIND));
+
+    fn read(r: &mut Reader<'a>) -> Result<Self, WireError> {
+        let field = r.field;
+        let Some(count) = r.wide_len()? else { return Ok(None) };
+        let mut elements = r.clone();
+        for _ in 0..count {
+            let before = r.rest.len();
+            T::read(r)?;
+            // An element of no bytes would make a count of n cost n steps for no bytes, at every level again.
+            if r.rest.len() == before {
+                return Err(WireError::Value { field, value: 0 });
+            }
+        }
+        elements.rest = &elements.rest[..elements.rest.len() - r.rest.len()];
+        Ok(Some(Array::Wire(WireArray { count, elements })))
+    }
+
+    fn write(&self, w: &mut Writer) {
+        match self {
+            None => w.wide_len(None),
+            Some(array) => array.write(w),
+        }
+    }
+
+    fn is_null(&self) -> bool {
+        self.is_none()
+    }
+
+    fn write_present(&self, w: &mut Writer) {
+        match self {
+            None => w.wide_len(Some(0)),
+            Some(array) => array.write(w),
+        }
+    }
+}
+
+impl<'a, T: Field<'a> + Clone> Field<'a> for Array<'a, T> {
+    const KIND: Kind = Kind::Array(&T::KIND);
+
+    fn read(r: &mut Reader<'a>) -> Result<Self, WireError> {
+        let field = r.field;
+        Option::<Array<T>>::read(r)?.ok_or(WireError::Length { field, value: -1 })
+    }
+
+    fn write(&self, w: &mut Writer) {
+        w.wide_len(Some(self.len()));
+        match self {
+            Array::Wire(wire) if wire.elements.version == w.version && wire.elements.flexible == w.flexible => {
+                w.extend(wire.elements.rest);
+            }
+            Array::Wire(_) => self.iter().for_each(|element| element.write(w)),
+            Array::Owned(elements) => elements.iter().for_each(|element| element.write(w)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_come_out_lazily_and_compare_with_built_ones() {
+        let built: Array<i32> = vec![1, -2, 3].into();
+        let mut w = Writer::new(0, true);
+        built.write(&mut w);
+        let bytes = w.finish().concat();
+        let read = Array::<i32>::read(&mut Reader::new(&bytes, 0, true)).unwrap();
+        assert_eq!((read.len(), &read), (3, &built));
+        assert_eq!(read.iter().collect::<Vec<_>>(), [1, -2, 3]);
+        assert_ne!(read, Array::from(vec![1, -2]));
+        let mut again = Writer::new(0, false);
+        read.write(&mut again);
+        assert_eq!(again.finish().concat()[..4], [0, 0, 0, 3], "written anew for another form");
+    }
+
+    #[test]
+    fn a_count_is_at_most_the_bytes_that_are_left() {
+        assert!(Array::<i8>::read(&mut Reader::new(&[0x7f, 0xff, 0xff, 0xff, 0, 0], 0, false)).is_err());
+        assert!(Array::<i8>::read(&mut Reader::new(&[0, 0, 0, 3, 0, 0], 0, false)).is_err());
+        assert!(Array::<i8>::read(&mut Reader::new(&[0xff, 0xff, 0xff, 0xff], 0, false)).is_err(), "null");
+        assert!(Option::<Array<i8>>::read(&mut Reader::new(&[0xff, 0xff, 0xff, 0xfe], 0, false)).is_err(), "-2");
+    }
+
+    #[test]
+    fn an_element_of_no_bytes_is_refused() {
+        #[derive(Clone)]
+        struct Nothing;
+        impl<'a> Field<'a> for Nothing {
+            const KIND: Kind = Kind::Bool;
+            fn read(_: &mut Reader<'a>) -> Result<Nothing, WireError> {
+                Ok(Nothing)
+            }
+            fn write(&self, _: &mut Writer) {}
+        }
+        assert!(Array::<Nothing>::read(&mut Reader::new(&[0, 0, 0, 2, 9, 9], 0, false)).is_err());
+    }
+}
