@@ -2,6 +2,7 @@
 //! simulator runs this very type through this very `turn`.
 #![forbid(unsafe_code)]
 
+mod api;
 pub mod mesh;
 
 use std::sync::Arc;

@@ -1,0 +1,178 @@
+//! What one config is: its type, default, allowed values and words for people.
+
+/// The type of a config's value; the discriminant is DescribeConfigs' `ConfigType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i8)]
+pub enum Kind {
+    Boolean = 1,
+    String = 2,
+    Int = 3,
+    Short = 4,
+    Long = 5,
+    Double = 6,
+    List = 7,
+    Class = 8,
+    Password = 9,
+}
+
+/// Which values of a kind are allowed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rule {
+    Any,
+    /// Whole numbers, both ends included.
+    Range(i64, i64),
+    Fraction(f64, f64),
+    OneOf(&'static [&'static str]),
+    /// As `OneOf`, whatever the case.
+    OneOfAnyCase(&'static [&'static str]),
+    /// A list without repeats of these; empty is allowed.
+    EachOf(&'static [&'static str]),
+    /// A list without repeats, not empty.
+    NotEmpty,
+    /// -1 (the codec's own default) or 1 to 9.
+    GzipLevel,
+    /// `partition:broker,...`, or `*`.
+    Throttled,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// As Kafka prints it; `None` is null (or none at all).
+    pub default: Option<&'static str>,
+    pub rule: Rule,
+    /// May be set while the broker runs (always, for a topic's).
+    pub dynamic: bool,
+    /// Whether Ringmain does anything about it. Without, it is accepted, kept and shown.
+    pub effect: bool,
+    pub documentation: &'static str,
+}
+
+impl Definition {
+    pub fn sensitive(&self) -> bool {
+        self.kind == Kind::Password
+    }
+
+    /// The value in its kept form (outer blanks gone), or what is wrong with it and what is allowed.
+    pub fn check(&self, value: &str) -> Result<String, String> {
+        let value = value.trim();
+        let fine = match self.kind {
+            Kind::Boolean => value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"),
+            Kind::Int => value.parse::<i32>().is_ok_and(|number| self.in_range(number.into())),
+            Kind::Short => value.parse::<i16>().is_ok_and(|number| self.in_range(number.into())),
+            Kind::Long => value.parse::<i64>().is_ok_and(|number| self.in_range(number)),
+            Kind::Double => value.parse::<f64>().is_ok_and(|number| match self.rule {
+                Rule::Fraction(least, most) => (least..=most).contains(&number),
+                _ => number.is_finite(),
+            }),
+            Kind::String | Kind::Class | Kind::Password | Kind::List => self.text_fits(value),
+        };
+        if fine {
+            return Ok(value.to_owned());
+        }
+        let shown = if self.sensitive() { "[hidden]" } else { value };
+        Err(format!(
+            "Invalid value {} for configuration {}: allowed is {}",
+            shown.escape_debug(),
+            self.name,
+            self.allowed()
+        ))
+    }
+
+    fn in_range(&self, number: i64) -> bool {
+        match self.rule {
+            Rule::Range(least, most) => (least..=most).contains(&number),
+            Rule::GzipLevel => number == -1 || (1..=9).contains(&number),
+            _ => true,
+        }
+    }
+
+    fn text_fits(&self, value: &str) -> bool {
+        match self.rule {
+            Rule::OneOf(allowed) => allowed.contains(&value),
+            Rule::OneOfAnyCase(allowed) => allowed.iter().any(|one| one.eq_ignore_ascii_case(value)),
+            Rule::EachOf(allowed) => {
+                let parts: Vec<&str> = items(value).collect();
+                parts.iter().all(|part| allowed.contains(part)) && unique(&parts)
+            }
+            Rule::NotEmpty => {
+                let parts: Vec<&str> = items(value).collect();
+                !parts.is_empty() && unique(&parts)
+            }
+            Rule::Throttled => throttled_fits(value),
+            _ => true,
+        }
+    }
+
+    /// In words, for messages.
+    pub fn allowed(&self) -> String {
+        let kind = match self.kind {
+            Kind::Boolean => return "true or false".into(),
+            Kind::Int => ("a 32-bit number", i64::from(i32::MIN), i64::from(i32::MAX)),
+            Kind::Short => ("a 16-bit number", i64::from(i16::MIN), i64::from(i16::MAX)),
+            Kind::Long => ("a 64-bit number", i64::MIN, i64::MAX),
+            Kind::Double => ("a number", 0, 0),
+            Kind::List => ("a list separated by commas", 0, 0),
+            Kind::String | Kind::Class | Kind::Password => ("a text", 0, 0),
+        };
+        match self.rule {
+            Rule::Range(least, most) if most >= kind.2 => format!("{} of at least {least}", kind.0),
+            Rule::Range(least, most) => format!("{} from {least} to {most}", kind.0),
+            Rule::Fraction(least, most) => format!("{} from {least} to {most}", kind.0),
+            Rule::OneOf(allowed) | Rule::OneOfAnyCase(allowed) => format!("one of {}", allowed.join(", ")),
+            Rule::EachOf(allowed) => format!("a list of {} without repeats", allowed.join(", ")),
+            Rule::NotEmpty => "a list of at least one without repeats".into(),
+            Rule::GzipLevel => "-1 or a number from 1 to 9".into(),
+            Rule::Throttled => "partition:broker pairs separated by commas, or *".into(),
+            Rule::Any => kind.0.into(),
+        }
+    }
+}
+
+/// A list's items: separated by commas, blanks around them dropped, empty ones left out.
+pub fn items(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+fn unique(parts: &[&str]) -> bool {
+    parts.iter().enumerate().all(|(at, part)| !parts[..at].contains(part))
+}
+
+fn throttled_fits(value: &str) -> bool {
+    value == "*"
+        || items(value).all(|pair| {
+            pair.split_once(':')
+                .is_some_and(|(partition, broker)| partition.parse::<u32>().is_ok() && broker.parse::<u32>().is_ok())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn define(kind: Kind, rule: Rule) -> Definition {
+        Definition { name: "x", kind, default: None, rule, dynamic: true, effect: true, documentation: "" }
+    }
+
+    #[test]
+    fn values_are_checked_and_messages_name_what_is_allowed() {
+        let int = define(Kind::Int, Rule::Range(1, i64::from(i32::MAX)));
+        assert_eq!(int.check(" 7 "), Ok("7".into()));
+        assert_eq!(
+            int.check("0"),
+            Err("Invalid value 0 for configuration x: allowed is a 32-bit number of at least 1".into())
+        );
+        assert!(int.check("2147483648").is_err() && int.check("1.0").is_err() && int.check("").is_err());
+        assert!(define(Kind::Boolean, Rule::Any).check("TRUE").is_ok());
+        assert!(define(Kind::Boolean, Rule::Any).check("1").is_err());
+        let list = define(Kind::List, Rule::EachOf(&["a", "b"]));
+        assert!(list.check("a, b").is_ok() && list.check("").is_ok());
+        assert!(list.check("a,a").is_err() && list.check("c").is_err());
+        assert!(define(Kind::List, Rule::Throttled).check("0:1,3:2").is_ok());
+        assert!(define(Kind::List, Rule::Throttled).check("0").is_err());
+        assert!(define(Kind::Double, Rule::Fraction(0.0, 1.0)).check("NaN").is_err());
+        let secret = define(Kind::Password, Rule::OneOf(&["a"])).check("hunter2").unwrap_err();
+        assert!(!secret.contains("hunter2"));
+    }
+}

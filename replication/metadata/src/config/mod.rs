@@ -1,0 +1,14 @@
+//! Every config by Kafka's name: what it may be, where its value comes from, and what it is worth.
+
+mod broker;
+mod broker_table;
+mod definition;
+mod layers;
+mod topic;
+mod topic_table;
+
+pub use broker::{BrokerConfig, definition as broker_definition, definitions as broker_definitions};
+pub use definition::{Definition, Kind, Rule, items};
+pub use layers::{Entry, Layers, Source, Synonym};
+pub use topic::{Compression, Flush, TimestampType, TopicConfig, check_overrides};
+pub use topic_table::{Scale, TopicDefinition, definition as topic_definition, definitions as topic_definitions};

@@ -1,0 +1,297 @@
+//! Decides changes of the cluster's metadata. A request yields records and an answer; only `replay` changes what the image says.
+//!
+//! The caller replays the records of a decision at once, before it asks for the next (writes see uncommitted state), publishes the
+//! image and sends the answer when they are committed. An answer without records waits too until what was replayed before it is
+//! committed: it may rest on that.
+
+mod configs;
+mod topics;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ringmain_types::*;
+
+use crate::config::{BrokerConfig, Entry, Layers};
+use crate::image::{Broker, ClusterImage, PartitionState, Topic};
+use crate::name::{collision_key, is_internal};
+use crate::record::{ConfigResource, Record};
+
+pub use configs::{AlterConfig, AlterOperation, AlterResource};
+pub use topics::{Assignment, CreatedTopic, NewPartitions, NewTopic, TopicKey};
+
+/// The records that may follow `ClusterFormat` of this version.
+const CLUSTER_FORMAT: u16 = 1;
+/// Ids handed out between two records: a restart loses at most this many of 2^63.
+const PRODUCER_ID_BLOCK: i64 = 1000;
+/// Partitions that one request may make, as in Kafka: its records are one batch.
+const PARTITIONS_PER_REQUEST_MAX: u32 = 10_000;
+
+#[derive(Clone, Debug)]
+pub struct ControllerConfig {
+    pub broker: BrokerId,
+    /// Keys topic ids; differs at every start.
+    pub seed: u64,
+    pub limits: Limits,
+    pub properties: Arc<BrokerConfig>,
+}
+
+/// Records to append in one batch, and an answer to each thing asked, in the order asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision<T> {
+    pub records: Vec<Record>,
+    pub results: Vec<T>,
+}
+
+/// Why something asked was not done: Kafka's code, and words for the person who asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: ErrorCode,
+    pub message: String,
+}
+
+impl Refusal {
+    fn new(code: ErrorCode, message: impl Into<String>) -> Refusal {
+        Refusal { code, message: message.into() }
+    }
+}
+
+/// The log does not fit together: it was written by a newer version, or is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplayError {
+    Format {
+        version: u16,
+        known: u16,
+    },
+    /// The offset is not the next one.
+    Offset {
+        expected: Offset,
+        got: Offset,
+    },
+    UnknownTopic {
+        at: Offset,
+        topic: TopicId,
+    },
+    /// A topic whose id or name is taken.
+    TopicExists {
+        at: Offset,
+        topic: TopicId,
+    },
+    /// An index that leaves a gap.
+    PartitionGap {
+        at: Offset,
+        partition: Partition,
+    },
+    /// The first record does not say what the log is.
+    NoFormat {
+        at: Offset,
+    },
+}
+
+impl std::fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReplayError::Format { version, known } => {
+                write!(
+                    f,
+                    "the metadata log is of format {version}; this version knows up to {known}: start a newer one"
+                )
+            }
+            ReplayError::Offset { expected, got } => {
+                write!(f, "the metadata log goes on at offset {} where {} was expected", got.0, expected.0)
+            }
+            ReplayError::UnknownTopic { at, topic } => {
+                write!(f, "metadata record {} is about a topic that does not exist: {:032x}", at.0, topic.0)
+            }
+            ReplayError::TopicExists { at, topic } => {
+                write!(f, "metadata record {} makes a topic whose id or name is taken: {:032x}", at.0, topic.0)
+            }
+            ReplayError::PartitionGap { at, partition } => {
+                write!(f, "metadata record {} makes partition {} before those below it", at.0, partition.index.0)
+            }
+            ReplayError::NoFormat { at } => write!(f, "metadata record {} comes before the log's format", at.0),
+        }
+    }
+}
+
+/// Lives on shard 0. Its state is the image plus what follows from it.
+pub struct Controller {
+    config: ControllerConfig,
+    image: Arc<ClusterImage>,
+    /// Names by collision key, of those topics that have a '.' or '_'.
+    collisions: BTreeMap<String, BTreeSet<Arc<str>>>,
+    /// The unused part of the block of producer ids that this life took: (next, end).
+    block: (i64, i64),
+    /// Topic ids drawn in this life.
+    drawn: u64,
+}
+
+impl Controller {
+    pub fn new(config: ControllerConfig) -> Controller {
+        Controller { config, image: Arc::default(), collisions: BTreeMap::new(), block: (0, 0), drawn: 0 }
+    }
+
+    /// The image of everything replayed so far: publish it when that is committed.
+    pub fn image(&self) -> Arc<ClusterImage> {
+        self.image.clone()
+    }
+
+    /// The configs this broker was started with.
+    pub fn properties(&self) -> &BrokerConfig {
+        &self.config.properties
+    }
+
+    /// To be appended when the log has been replayed, before anything is decided: an empty log gets its format; this broker's
+    /// new life is registered in any.
+    pub fn start(&self, cluster_id: &str, host: &str, port: u16) -> Vec<Record> {
+        let mut records = Vec::new();
+        if self.image.next == Offset(0) {
+            records.push(Record::ClusterFormat { version: CLUSTER_FORMAT, cluster_id: cluster_id.to_owned() });
+        }
+        records.push(Record::RegisterBroker {
+            broker: self.config.broker,
+            host: host.to_owned(),
+            port,
+            rack: self.config.properties.rack.clone(),
+        });
+        records
+    }
+
+    /// An id that no producer had before. A record only when a new block is begun.
+    pub fn allocate_producer_id(&mut self) -> Result<(Vec<Record>, ProducerId), Refusal> {
+        let (next, end) = self.block;
+        if next < end {
+            self.block.0 += 1;
+            return Ok((Vec::new(), ProducerId(next)));
+        }
+        let first = self.image.next_producer_id;
+        let Some(end) = first.checked_add(PRODUCER_ID_BLOCK) else {
+            return Err(Refusal::new(ErrorCode::UnknownServerError, "all producer ids were given out"));
+        };
+        self.block = (first + 1, end);
+        Ok((vec![Record::ProducerIds { next: ProducerId(end) }], ProducerId(first)))
+    }
+
+    /// The only thing that changes the image. `offset` is the record's.
+    pub fn replay(&mut self, offset: Offset, record: &Record) -> Result<(), ReplayError> {
+        let expected = self.image.next;
+        if offset != expected {
+            return Err(ReplayError::Offset { expected, got: offset });
+        }
+        if offset == Offset(0) && !matches!(record, Record::ClusterFormat { .. }) {
+            return Err(ReplayError::NoFormat { at: offset });
+        }
+        let image = Arc::make_mut(&mut self.image);
+        match record {
+            Record::ClusterFormat { version, cluster_id } => {
+                if *version > CLUSTER_FORMAT {
+                    return Err(ReplayError::Format { version: *version, known: CLUSTER_FORMAT });
+                }
+                image.cluster_id = cluster_id.clone();
+            }
+            Record::RegisterBroker { broker, host, port, rack } => {
+                let epoch = BrokerEpoch(offset.0);
+                let broker = Broker { id: *broker, epoch, host: host.clone(), port: *port, rack: rack.clone() };
+                image.brokers.insert(broker.id, Arc::new(broker));
+            }
+            Record::Topic { id, name } => {
+                if image.topics.contains_key(id) || image.names.contains_key(name.as_str()) {
+                    return Err(ReplayError::TopicExists { at: offset, topic: *id });
+                }
+                let name: Arc<str> = name.as_str().into();
+                if let Some(key) = collision_key(&name) {
+                    self.collisions.entry(key).or_default().insert(name.clone());
+                }
+                image.names.insert(name.clone(), *id);
+                let internal = is_internal(&name);
+                let topic = Topic { id: *id, name, partitions: Vec::new(), configs: BTreeMap::new(), internal };
+                image.topics.insert(*id, Arc::new(topic));
+            }
+            Record::Partition { partition, replicas, isr, leader, leader_epoch, partition_epoch } => {
+                let state = PartitionState {
+                    replicas: replicas.clone(),
+                    isr: isr.clone(),
+                    leader: *leader,
+                    leader_epoch: *leader_epoch,
+                    partition_epoch: *partition_epoch,
+                };
+                replay_partition(image, offset, *partition, state)?;
+            }
+            Record::RemoveTopic { id } => {
+                let Some(topic) = image.topics.remove(id) else {
+                    return Err(ReplayError::UnknownTopic { at: offset, topic: *id });
+                };
+                image.names.remove(&topic.name);
+                image.partitions -= topic.partitions.len() as u32;
+                if let Some(key) = collision_key(&topic.name)
+                    && let Some(names) = self.collisions.get_mut(&key)
+                {
+                    names.remove(&topic.name);
+                    if names.is_empty() {
+                        self.collisions.remove(&key);
+                    }
+                }
+            }
+            Record::Config { resource, name, value } => replay_config(image, offset, resource, name, value)?,
+            Record::ProducerIds { next } => image.next_producer_id = image.next_producer_id.max(next.0),
+        }
+        image.next = Offset(offset.0 + 1);
+        Ok(())
+    }
+
+    /// How a topic with these overrides is configured.
+    pub fn topic_entries(&self, overrides: &BTreeMap<String, String>) -> Vec<Entry> {
+        self.layers().topic_entries(overrides)
+    }
+
+    fn layers(&self) -> Layers<'_> {
+        Layers::new(&self.image, &self.config.properties, self.config.broker)
+    }
+}
+
+fn replay_partition(
+    image: &mut ClusterImage,
+    at: Offset,
+    partition: Partition,
+    state: PartitionState,
+) -> Result<(), ReplayError> {
+    let Some(topic) = image.topics.get_mut(&partition.topic) else {
+        return Err(ReplayError::UnknownTopic { at, topic: partition.topic });
+    };
+    let index = usize::try_from(partition.index.0).map_err(|_| ReplayError::PartitionGap { at, partition })?;
+    if index > topic.partitions.len() {
+        return Err(ReplayError::PartitionGap { at, partition });
+    }
+    let topic = Arc::make_mut(topic);
+    if index == topic.partitions.len() {
+        topic.partitions.push(state);
+        image.partitions += 1;
+    } else {
+        topic.partitions[index] = state;
+    }
+    Ok(())
+}
+
+fn replay_config(
+    image: &mut ClusterImage,
+    at: Offset,
+    resource: &ConfigResource,
+    name: &str,
+    value: &Option<String>,
+) -> Result<(), ReplayError> {
+    let configs = match resource {
+        ConfigResource::Topic(id) => match image.topics.get_mut(id) {
+            Some(topic) => &mut Arc::make_mut(topic).configs,
+            None => return Err(ReplayError::UnknownTopic { at, topic: *id }),
+        },
+        ConfigResource::Broker(broker) => {
+            let key = broker.map_or(String::new(), |broker| broker.0.to_string());
+            image.broker_configs.entry(key).or_default()
+        }
+    };
+    match value {
+        Some(value) => drop(configs.insert(name.to_owned(), value.clone())),
+        None => drop(configs.remove(name)),
+    }
+    Ok(())
+}

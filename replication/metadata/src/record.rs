@@ -1,0 +1,333 @@
+//! The records of the metadata log: each is the value of one record of a batch.
+//!
+//! Layout: a format version (1 byte), the length of what follows (4 bytes, little-endian), then the record archived by rkyv
+//! (little-endian, unaligned). Reading validates before anything is looked at. A version's stored form never changes: a new one
+//! gets a new number, and the old ones stay readable.
+
+use ringmain_types::*;
+use rkyv::rancor::Error as Archiving;
+
+pub const FORMAT_VERSION: u8 = 1;
+const HEADER_BYTES: usize = 5;
+/// A bound on what is read: the largest record is a partition with its replicas, or a config value.
+const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// One change of the cluster's metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The first of a log: what it is and which records may follow.
+    ClusterFormat {
+        version: u16,
+        cluster_id: String,
+    },
+    /// A broker's new life; its epoch is this record's offset.
+    RegisterBroker {
+        broker: BrokerId,
+        host: String,
+        port: u16,
+        rack: Option<String>,
+    },
+    Topic {
+        id: TopicId,
+        name: String,
+    },
+    /// A partition's whole state, new or changed. Indexes of a topic come without a gap.
+    Partition {
+        partition: Partition,
+        replicas: Vec<BrokerId>,
+        isr: Vec<BrokerId>,
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+        partition_epoch: PartitionEpoch,
+    },
+    RemoveTopic {
+        id: TopicId,
+    },
+    /// `None` takes the value back.
+    Config {
+        resource: ConfigResource,
+        name: String,
+        value: Option<String>,
+    },
+    /// Producer ids below `next` are given out or lost.
+    ProducerIds {
+        next: ProducerId,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConfigResource {
+    Topic(TopicId),
+    /// `None` is the default of all brokers.
+    Broker(Option<BrokerId>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordError {
+    Short {
+        bytes: usize,
+    },
+    /// Written by a newer Ringmain (or not by one).
+    Version {
+        version: u8,
+        known: u8,
+    },
+    Length {
+        claimed: u32,
+        bytes: usize,
+    },
+    Invalid {
+        cause: String,
+    },
+}
+
+impl std::fmt::Display for RecordError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RecordError::Short { bytes } => write!(f, "a metadata record of {bytes} bytes has no header"),
+            RecordError::Version { version, known } => {
+                write!(f, "a metadata record of format {version}; this version reads up to {known}")
+            }
+            RecordError::Length { claimed, bytes } => {
+                write!(f, "a metadata record claims {claimed} bytes and has {bytes}")
+            }
+            RecordError::Invalid { cause } => write!(f, "a metadata record that does not validate: {cause}"),
+        }
+    }
+}
+
+impl Record {
+    pub fn encode(&self) -> Vec<u8> {
+        let stored = v1::Stored::from(self);
+        let body = rkyv::to_bytes::<Archiving>(&stored).expect("archiving into memory does not fail");
+        let mut out = Vec::with_capacity(HEADER_BYTES + body.len());
+        out.push(FORMAT_VERSION);
+        out.extend((body.len() as u32).to_le_bytes());
+        out.extend(&body[..]);
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
+        let Some((header, body)) = bytes.split_at_checked(HEADER_BYTES) else {
+            return Err(RecordError::Short { bytes: bytes.len() });
+        };
+        if header[0] != FORMAT_VERSION {
+            return Err(RecordError::Version { version: header[0], known: FORMAT_VERSION });
+        }
+        let claimed = u32::from_le_bytes([header[1], header[2], header[3], header[4]]);
+        if claimed as usize != body.len() || body.len() > RECORD_BYTES_MAX {
+            return Err(RecordError::Length { claimed, bytes: body.len() });
+        }
+        let stored = rkyv::from_bytes::<v1::Stored, Archiving>(body)
+            .map_err(|error| RecordError::Invalid { cause: error.to_string() })?;
+        Ok(stored.into())
+    }
+}
+
+/// The stored form of format 1: bare integers, so that no change of a type elsewhere changes bytes on disk.
+mod v1 {
+    use super::*;
+    use rkyv::{Archive, Deserialize, Serialize};
+
+    #[derive(Archive, Serialize, Deserialize)]
+    pub(super) enum Stored {
+        ClusterFormat {
+            version: u16,
+            cluster_id: String,
+        },
+        RegisterBroker {
+            broker: i32,
+            host: String,
+            port: u16,
+            rack: Option<String>,
+        },
+        Topic {
+            id: u128,
+            name: String,
+        },
+        Partition {
+            topic: u128,
+            index: i32,
+            replicas: Vec<i32>,
+            isr: Vec<i32>,
+            leader: i32,
+            leader_epoch: i32,
+            partition_epoch: i32,
+        },
+        RemoveTopic {
+            id: u128,
+        },
+        TopicConfig {
+            id: u128,
+            name: String,
+            value: Option<String>,
+        },
+        BrokerConfig {
+            broker: Option<i32>,
+            name: String,
+            value: Option<String>,
+        },
+        ProducerIds {
+            next: i64,
+        },
+    }
+
+    fn ids(brokers: &[BrokerId]) -> Vec<i32> {
+        brokers.iter().map(|broker| broker.0).collect()
+    }
+    fn brokers(ids: Vec<i32>) -> Vec<BrokerId> {
+        ids.into_iter().map(BrokerId).collect()
+    }
+
+    impl From<&Record> for Stored {
+        fn from(record: &Record) -> Stored {
+            match record {
+                Record::ClusterFormat { version, cluster_id } => {
+                    Stored::ClusterFormat { version: *version, cluster_id: cluster_id.clone() }
+                }
+                Record::RegisterBroker { broker, host, port, rack } => {
+                    Stored::RegisterBroker { broker: broker.0, host: host.clone(), port: *port, rack: rack.clone() }
+                }
+                Record::Topic { id, name } => Stored::Topic { id: id.0, name: name.clone() },
+                Record::Partition { partition, replicas, isr, leader, leader_epoch, partition_epoch } => {
+                    Stored::Partition {
+                        topic: partition.topic.0,
+                        index: partition.index.0,
+                        replicas: ids(replicas),
+                        isr: ids(isr),
+                        leader: leader.0,
+                        leader_epoch: leader_epoch.0,
+                        partition_epoch: partition_epoch.0,
+                    }
+                }
+                Record::RemoveTopic { id } => Stored::RemoveTopic { id: id.0 },
+                Record::Config { resource: ConfigResource::Topic(id), name, value } => {
+                    Stored::TopicConfig { id: id.0, name: name.clone(), value: value.clone() }
+                }
+                Record::Config { resource: ConfigResource::Broker(broker), name, value } => Stored::BrokerConfig {
+                    broker: broker.map(|broker| broker.0),
+                    name: name.clone(),
+                    value: value.clone(),
+                },
+                Record::ProducerIds { next } => Stored::ProducerIds { next: next.0 },
+            }
+        }
+    }
+
+    impl From<Stored> for Record {
+        fn from(stored: Stored) -> Record {
+            match stored {
+                Stored::ClusterFormat { version, cluster_id } => Record::ClusterFormat { version, cluster_id },
+                Stored::RegisterBroker { broker, host, port, rack } => {
+                    Record::RegisterBroker { broker: BrokerId(broker), host, port, rack }
+                }
+                Stored::Topic { id, name } => Record::Topic { id: TopicId(id), name },
+                Stored::Partition { topic, index, replicas, isr, leader, leader_epoch, partition_epoch } => {
+                    Record::Partition {
+                        partition: Partition { topic: TopicId(topic), index: PartitionIndex(index) },
+                        replicas: brokers(replicas),
+                        isr: brokers(isr),
+                        leader: BrokerId(leader),
+                        leader_epoch: LeaderEpoch(leader_epoch),
+                        partition_epoch: PartitionEpoch(partition_epoch),
+                    }
+                }
+                Stored::RemoveTopic { id } => Record::RemoveTopic { id: TopicId(id) },
+                Stored::TopicConfig { id, name, value } => {
+                    Record::Config { resource: ConfigResource::Topic(TopicId(id)), name, value }
+                }
+                Stored::BrokerConfig { broker, name, value } => {
+                    Record::Config { resource: ConfigResource::Broker(broker.map(BrokerId)), name, value }
+                }
+                Stored::ProducerIds { next } => Record::ProducerIds { next: ProducerId(next) },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_of_each() -> Vec<Record> {
+        let partition = Partition { topic: TopicId(7 << 90), index: PartitionIndex(3) };
+        vec![
+            Record::ClusterFormat { version: 1, cluster_id: "a cluster's long enough id".into() },
+            Record::RegisterBroker { broker: BrokerId(1), host: "h".into(), port: 9092, rack: None },
+            Record::RegisterBroker { broker: BrokerId(2), host: "".into(), port: 1, rack: Some("r1".into()) },
+            Record::Topic { id: TopicId(u128::MAX), name: "orders".into() },
+            Record::Partition {
+                partition,
+                replicas: vec![BrokerId(1), BrokerId(2), BrokerId(3)],
+                isr: vec![BrokerId(2)],
+                leader: BrokerId(2),
+                leader_epoch: LeaderEpoch(9),
+                partition_epoch: PartitionEpoch(-4),
+            },
+            Record::RemoveTopic { id: TopicId(2) },
+            Record::Config {
+                resource: ConfigResource::Topic(TopicId(5)),
+                name: "retention.ms".into(),
+                value: Some("-1".into()),
+            },
+            Record::Config { resource: ConfigResource::Broker(None), name: "x".into(), value: None },
+            Record::Config {
+                resource: ConfigResource::Broker(Some(BrokerId(4))),
+                name: "log.segment.delete.delay.ms".into(),
+                value: Some("".into()),
+            },
+            Record::ProducerIds { next: ProducerId(i64::MAX) },
+        ]
+    }
+
+    #[test]
+    fn every_kind_comes_back() {
+        for record in one_of_each() {
+            assert_eq!(Record::decode(&record.encode()), Ok(record));
+        }
+    }
+
+    /// Bytes written by format 1 must be readable for ever: this is what it writes.
+    #[test]
+    fn format_1_stays() {
+        let bytes = Record::ProducerIds { next: ProducerId(1000) }.encode();
+        assert_eq!(bytes[0], 1);
+        assert_eq!(u32::from_le_bytes(bytes[1..5].try_into().unwrap()) as usize, bytes.len() - 5);
+        let all: Vec<String> = one_of_each().iter().map(|record| hex(&record.encode())).collect();
+        let expected = include_str!("../tests/data/records-v1.txt");
+        assert_eq!(all, expected.lines().collect::<Vec<_>>(), "\n{}", all.join("\n"));
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn no_prefix_and_no_longer_form_is_a_record() {
+        for record in one_of_each() {
+            let mut bytes = record.encode();
+            for length in 0..bytes.len() {
+                assert!(Record::decode(&bytes[..length]).is_err());
+            }
+            bytes.push(0);
+            assert!(matches!(Record::decode(&bytes), Err(RecordError::Length { .. })));
+        }
+    }
+
+    #[test]
+    fn changed_bytes_are_an_error_or_another_record_never_a_panic() {
+        for record in one_of_each() {
+            let bytes = record.encode();
+            for at in 0..bytes.len() {
+                for value in 0..=255u8 {
+                    let mut changed = bytes.clone();
+                    changed[at] = value;
+                    if let Ok(other) = Record::decode(&changed) {
+                        assert_eq!(Record::decode(&other.encode()), Ok(other));
+                    }
+                }
+            }
+        }
+        assert!(matches!(Record::decode(&[9, 0, 0, 0, 0]), Err(RecordError::Version { version: 9, known: 1 })));
+    }
+}
