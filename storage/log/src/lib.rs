@@ -1,6 +1,12 @@
 //! `storage/log`: all logs of a shard and the journal they share. Sans-IO: calls in, `DiskOp`s and `StoreEvent`s out.
 #![forbid(unsafe_code)]
 
+pub mod epochs;
+pub mod index;
+pub mod partition_metadata;
+pub mod producer;
+pub mod snapshot;
+
 use ringmain_batch::CheckedBatches;
 use ringmain_buffer::{Buf, Pool, Refused};
 use ringmain_disk::{DiskDone, DiskError, DiskOp};

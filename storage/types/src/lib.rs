@@ -4,9 +4,11 @@
 
 mod error;
 mod limits;
+mod topic_id;
 
 pub use error::ErrorCode;
 pub use limits::Limits;
+pub use topic_id::TopicIdError;
 
 macro_rules! newtypes { ($($(#[$m:meta])* $n:ident($t:ty);)*) => {$(
     $(#[$m])*

@@ -24,6 +24,8 @@ pub struct Limits {
     pub recovery_bytes_max: u64,
     /// Producers remembered per partition; the longest silent one goes first.
     pub producers_per_log_max: u32,
+    /// Leader epochs remembered per partition; past it the oldest go, and their records answer with epoch -1.
+    pub epochs_per_log_max: u32,
     /// The largest request frame (`socket.request.max.bytes`).
     pub frame_bytes_max: u32,
     /// Fewer bytes than asked is legal, so no fetch reply is ever larger than this (a first batch comes whole).
@@ -69,6 +71,7 @@ impl Limits {
             trickle_bytes_max: 32 << 10,
             recovery_bytes_max: 256 << 20,
             producers_per_log_max: 100_000,
+            epochs_per_log_max: 1024,
             frame_bytes_max: 100 << 20,
             fetch_reply_bytes_max: 4 << 20,
             requests_inflight_max: 128,
@@ -101,6 +104,7 @@ impl Limits {
             trickle_bytes_max: 1 << 10,
             recovery_bytes_max: 8 << 10,
             producers_per_log_max: 8,
+            epochs_per_log_max: 16,
             frame_bytes_max: 64 << 10,
             fetch_reply_bytes_max: 8 << 10,
             requests_inflight_max: 4,
