@@ -28,6 +28,9 @@ pub struct Limits {
     pub epochs_per_log_max: u32,
     /// The largest request frame (`socket.request.max.bytes`).
     pub frame_bytes_max: u32,
+    /// What the records of one compressed batch may come to when they are checked: it bounds the time that one batch can take from
+    /// its shard (at about 1 GB/s, 64 ms). An honest client's compressed batch held less before it was compressed.
+    pub batch_decompressed_bytes_max: u32,
     /// Fewer bytes than asked is legal, so no fetch reply is ever larger than this (a first batch comes whole).
     pub fetch_reply_bytes_max: u32,
     /// Unanswered requests of one connection; past it the connection is not read.
@@ -73,6 +76,7 @@ impl Limits {
             producers_per_log_max: 100_000,
             epochs_per_log_max: 1024,
             frame_bytes_max: 100 << 20,
+            batch_decompressed_bytes_max: 64 << 20,
             fetch_reply_bytes_max: 4 << 20,
             requests_inflight_max: 128,
             calls_inflight_max: 1024,
@@ -106,6 +110,7 @@ impl Limits {
             producers_per_log_max: 8,
             epochs_per_log_max: 16,
             frame_bytes_max: 64 << 10,
+            batch_decompressed_bytes_max: 256 << 10,
             fetch_reply_bytes_max: 8 << 10,
             requests_inflight_max: 4,
             calls_inflight_max: 8,
