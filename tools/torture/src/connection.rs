@@ -1,0 +1,62 @@
+//! A blocking client connection that speaks real frames.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use ringmain_wire::{ApiSpec, Field, decode_reply, encode_request};
+
+/// Longer than any broker may be silent here: a start takes seconds, a flush less.
+const SILENCE: Duration = Duration::from_secs(20);
+const REPLY_BYTES_MAX: usize = 64 << 20;
+
+pub struct Connection {
+    stream: TcpStream,
+    correlation: i32,
+}
+
+/// A reply's frame without its length prefix.
+pub struct Frame(Vec<u8>);
+
+impl Frame {
+    pub fn decode<'a, T: Field<'a>>(&'a self, spec: &ApiSpec, version: i16) -> io::Result<(i32, T)> {
+        decode_reply(spec, version, &self.0)
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("{} v{version}: {e:?}", spec.name)))
+    }
+}
+
+impl Connection {
+    pub fn open(address: &str) -> io::Result<Connection> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(SILENCE))?;
+        Ok(Connection { stream, correlation: 0 })
+    }
+
+    /// Sends and returns the correlation id; several requests may be unanswered at once.
+    pub fn send<'a, T: Field<'a>>(&mut self, spec: &ApiSpec, version: i16, body: &T) -> io::Result<i32> {
+        self.correlation += 1;
+        let parts = encode_request(spec, version, self.correlation, Some("torture"), body);
+        let frame: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        self.stream.write_all(&frame)?;
+        Ok(self.correlation)
+    }
+
+    pub fn receive(&mut self) -> io::Result<Frame> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length)?;
+        let length = u32::from_be_bytes(length) as usize;
+        if length > REPLY_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a reply of {length} bytes")));
+        }
+        let mut frame = vec![0; length];
+        self.stream.read_exact(&mut frame)?;
+        Ok(Frame(frame))
+    }
+
+    pub fn call<'a, T: Field<'a>>(&mut self, spec: &ApiSpec, version: i16, body: &T) -> io::Result<Frame> {
+        self.send(spec, version, body)?;
+        self.receive()
+    }
+}

@@ -1,0 +1,232 @@
+//! Real processes, really killed: `cargo xtask torture`.
+//!
+//! A broker is started, killed with SIGKILL at random moments and started again while two producers write: a raw one with five
+//! idempotent requests in flight, and librdkafka with idempotence (through tools/conformance). At the end everything that was
+//! acknowledged must stand where it was said to, once, in order, with no gap.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod producer;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use ringmain_wire::create_topics::CreatableTopic;
+use ringmain_wire::{CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse};
+
+use connection::Connection;
+use producer::{Promised, RawProducer};
+use verify::{Verdict, verify};
+
+#[derive(Parser)]
+struct Options {
+    /// How often the broker is killed.
+    #[arg(long, default_value_t = 200)]
+    kills: u32,
+    #[arg(long, default_value_t = 8)]
+    partitions: usize,
+    /// The broker's program.
+    #[arg(long, default_value = "target/release/ringmain")]
+    binary: PathBuf,
+    /// A new directory for the broker's data and the logs of the run.
+    #[arg(long, default_value = "target/torture")]
+    work: PathBuf,
+    /// A Python that has confluent-kafka; without it librdkafka's half is left out, and said to be.
+    #[arg(long)]
+    python: Option<PathBuf>,
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+struct Broker<'a> {
+    options: &'a Options,
+    address: String,
+    child: Option<Child>,
+}
+
+impl Broker<'_> {
+    /// Starts the process and waits until it serves; returns how long that took.
+    fn start(&mut self) -> Result<Duration, String> {
+        let began = Instant::now();
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.options.work.join("broker.log"));
+        let log = log.map_err(|e| format!("broker.log: {e}"))?;
+        let mut command = Command::new(&self.options.binary);
+        command.arg("start").arg("--data-dir").arg(self.options.work.join("data")).args(["--listen", &self.address]);
+        command.args(["--admin-listen", "127.0.0.1:0", "--cores", "2"]);
+        command.stdout(log.try_clone().map_err(|e| e.to_string())?).stderr(log);
+        let mut child = command.spawn().map_err(|e| format!("{}: {e}", self.options.binary.display()))?;
+        loop {
+            if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
+                return Err(format!("the broker ended with {status}: see broker.log"));
+            }
+            if Connection::open(&self.address).is_ok() {
+                break;
+            }
+            if began.elapsed() > Duration::from_secs(30) {
+                return Err("the broker does not listen within 30 s".into());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.child = Some(child);
+        Ok(began.elapsed())
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Both fail only when the process is gone, which is what is wanted.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Broker<'_> {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn main() -> ExitCode {
+    let mut options = Options::parse();
+    if options.seed == 0 {
+        options.seed = fastrand::u64(1..);
+    }
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("torture: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<bool, String> {
+    fastrand::seed(options.seed);
+    if options.work.exists() {
+        std::fs::remove_dir_all(&options.work).map_err(|e| format!("{}: {e}", options.work.display()))?;
+    }
+    std::fs::create_dir_all(&options.work).map_err(|e| format!("{}: {e}", options.work.display()))?;
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string())?.port();
+    let mut broker = Broker { options, address: format!("127.0.0.1:{port}"), child: None };
+    broker.start()?;
+    let address = broker.address.clone();
+    for topic in ["raw", "librdkafka"] {
+        create(&address, topic, options.partitions)?;
+    }
+    let library = options.python.as_ref().map(|python| Library::start(options, python, &address)).transpose()?;
+    let (stop, acked) = (AtomicBool::new(false), AtomicU64::new(0));
+    let raw =
+        RawProducer { address: &address, topic: "raw", partitions: options.partitions, stop: &stop, acked: &acked };
+    let began = Instant::now();
+    let (promised, slowest) = std::thread::scope(|scope| {
+        let producer = scope.spawn(|| raw.run());
+        let mut slowest = Duration::ZERO;
+        let mut killing = || {
+            for _ in 0..options.kills {
+                std::thread::sleep(Duration::from_millis(fastrand::u64(20..900)));
+                broker.kill();
+                slowest = slowest.max(broker.start()?);
+            }
+            Ok::<(), String>(())
+        };
+        let killed = killing();
+        stop.store(true, Ordering::Relaxed);
+        let promised = producer.join().map_err(|_| "the producer panicked".to_string())?;
+        killed?;
+        Ok::<_, String>((promised?, slowest))
+    })?;
+    println!(
+        "seed {}: {} kills in {:.0} s, {} records acknowledged, {} reconnects, slowest start {} ms",
+        options.seed,
+        options.kills,
+        began.elapsed().as_secs_f64(),
+        acked.load(Ordering::Relaxed),
+        promised.reconnects,
+        slowest.as_millis()
+    );
+    let mut verdicts = vec![("raw, five in flight", judge(&address, "raw", &promised)?)];
+    match library {
+        Some(library) => verdicts.push(("librdkafka", judge(&address, "librdkafka", &library.stop(options)?)?)),
+        None => println!("librdkafka: left out (no --python)"),
+    }
+    for (name, v) in &verdicts {
+        println!(
+            "{name}: {} records read, lost {}, duplicated {}, reordered {}, gaps {}{}",
+            v.records,
+            v.lost,
+            v.duplicated,
+            v.reordered,
+            v.gaps,
+            v.first.as_ref().map(|f| format!(": {f}")).unwrap_or_default()
+        );
+    }
+    let failed = verdicts.iter().filter(|(_, v)| !v.clean()).count();
+    println!("{} passed, {failed} failed", verdicts.len() - failed);
+    Ok(failed == 0)
+}
+
+fn judge(address: &str, topic: &str, promised: &Promised) -> Result<Verdict, String> {
+    if promised.offsets.iter().all(|offsets| offsets.is_empty()) {
+        return Err(format!("{topic}: nothing was acknowledged, so nothing was shown"));
+    }
+    verify(address, topic, &promised.offsets).map_err(|e| e.to_string())
+}
+
+fn create(address: &str, topic: &str, partitions: usize) -> Result<(), String> {
+    let topic =
+        CreatableTopic { name: topic, num_partitions: partitions as i32, replication_factor: 1, ..Default::default() };
+    let request = CreateTopicsRequest { topics: vec![topic].into(), timeout_ms: 10_000, ..Default::default() };
+    let made = Connection::open(address).and_then(|mut c| c.call(&CREATE_TOPICS, 7, &request));
+    let frame = made.map_err(|e| format!("CreateTopics: {e}"))?;
+    let (_, reply): (i32, CreateTopicsResponse<'_>) = frame.decode(&CREATE_TOPICS, 7).map_err(|e| e.to_string())?;
+    match reply.topics.iter().next() {
+        Some(topic) if topic.error_code.code() == 0 => Ok(()),
+        other => Err(format!("CreateTopics: {other:?}")),
+    }
+}
+
+/// librdkafka as a process of its own: it writes a line `partition number offset` for each acknowledged record.
+struct Library {
+    child: Child,
+}
+
+impl Library {
+    fn start(options: &Options, python: &PathBuf, address: &str) -> Result<Library, String> {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/librdkafka.py");
+        let mut command = Command::new(python);
+        command.args([script, address, "librdkafka"]).arg(options.partitions.to_string());
+        command.arg(options.work.join("acked.txt")).stdin(Stdio::piped());
+        let child = command.spawn().map_err(|e| format!("{}: {e}", python.display()))?;
+        Ok(Library { child })
+    }
+
+    /// Closes its input, which tells it to flush and end; what it was promised by then.
+    fn stop(mut self, options: &Options) -> Result<Promised, String> {
+        drop(self.child.stdin.take());
+        let status = self.child.wait().map_err(|e| e.to_string())?;
+        if !status.success() {
+            return Err(format!("librdkafka's producer ended with {status}"));
+        }
+        let text = std::fs::read_to_string(options.work.join("acked.txt")).map_err(|e| format!("acked.txt: {e}"))?;
+        let mut promised = Promised { offsets: vec![Vec::new(); options.partitions], reconnects: 0 };
+        for line in text.lines() {
+            let numbers: Vec<i64> = line.split(' ').filter_map(|n| n.parse().ok()).collect();
+            let [partition, number, offset] = numbers[..] else { return Err(format!("acked.txt: {line}")) };
+            let known = &mut promised.offsets[partition as usize];
+            if known.len() as i64 != number {
+                return Err(format!(
+                    "librdkafka acknowledged record {number} of {partition} where {} was due",
+                    known.len()
+                ));
+            }
+            known.push(offset);
+        }
+        Ok(promised)
+    }
+}

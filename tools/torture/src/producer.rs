@@ -1,0 +1,171 @@
+//! A raw idempotent producer with five requests in flight, which goes on through any number of broker lives.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ringmain_batch::{Builder, Codec, Producer};
+use ringmain_buffer::Buf;
+use ringmain_types::{ErrorCode, PartitionIndex, ProducerEpoch, ProducerId, Sequence, WallMs};
+use ringmain_wire::RecordBytes;
+use ringmain_wire::produce::{PartitionProduceData, TopicProduceData};
+use ringmain_wire::{
+    INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, PRODUCE, ProduceRequest, ProduceResponse,
+};
+
+use crate::connection::Connection;
+
+const IN_FLIGHT: usize = 5;
+const PRODUCE_VERSION: i16 = 12;
+const RECORDS_MAX: u64 = 20;
+/// A broker that is down comes back within this, or the run fails.
+const DOWN_MAX: Duration = Duration::from_secs(30);
+
+/// The value of a record says which one of its partition it is; the filler varies the batches' sizes over block edges.
+pub fn value(partition: usize, number: u64) -> Vec<u8> {
+    let mut text = format!("{partition}:{number}:").into_bytes();
+    text.resize(text.len() + (number * 37 % 1500) as usize, b'.');
+    text
+}
+
+struct Batch {
+    partition: usize,
+    first: u64,
+    count: u64,
+    bytes: Buf,
+}
+
+/// What the producer was promised: per partition, each record's offset.
+#[derive(Default)]
+pub struct Promised {
+    pub offsets: Vec<Vec<i64>>,
+    pub reconnects: u64,
+}
+
+pub struct RawProducer<'a> {
+    pub address: &'a str,
+    pub topic: &'a str,
+    pub partitions: usize,
+    pub stop: &'a AtomicBool,
+    pub acked: &'a AtomicU64,
+}
+
+impl RawProducer<'_> {
+    /// Sends until told to stop, then until everything sent is acknowledged.
+    pub fn run(&self) -> Result<Promised, String> {
+        let producer_id = self.connect(init_producer_id)?.1;
+        let mut promised = Promised { offsets: vec![Vec::new(); self.partitions], reconnects: 0 };
+        let mut sent = vec![0u64; self.partitions];
+        let mut pending: VecDeque<Batch> = VecDeque::new();
+        let mut refused = 0;
+        while !(self.stop.load(Ordering::Relaxed) && pending.is_empty()) {
+            let mut connection = self.connect(|_| Ok(()))?.0;
+            match self.talk(&mut connection, producer_id, &mut pending, &mut sent, &mut promised, &mut refused) {
+                Ok(()) => break,
+                Err(e) if e.kind() == io::ErrorKind::InvalidData => return Err(e.to_string()),
+                Err(_) => promised.reconnects += 1,
+            }
+        }
+        Ok(promised)
+    }
+
+    fn connect<T>(&self, mut then: impl FnMut(&mut Connection) -> io::Result<T>) -> Result<(Connection, T), String> {
+        let began = Instant::now();
+        loop {
+            let tried = Connection::open(self.address).and_then(|mut c| then(&mut c).map(|t| (c, t)));
+            match tried {
+                Ok(done) => return Ok(done),
+                Err(e) if began.elapsed() > DOWN_MAX => return Err(format!("no broker for {DOWN_MAX:?}: {e}")),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// One connection: first everything that is still unacknowledged, in order, then news.
+    fn talk(
+        &self,
+        connection: &mut Connection,
+        producer_id: i64,
+        pending: &mut VecDeque<Batch>,
+        sent: &mut [u64],
+        promised: &mut Promised,
+        refused: &mut u32,
+    ) -> io::Result<()> {
+        for batch in pending.iter() {
+            self.send(connection, batch)?;
+        }
+        loop {
+            while pending.len() < IN_FLIGHT && !self.stop.load(Ordering::Relaxed) {
+                let partition = fastrand::usize(..self.partitions);
+                let batch = make_batch(producer_id, partition, sent[partition], fastrand::u64(1..=RECORDS_MAX));
+                sent[partition] += batch.count;
+                self.send(connection, &batch)?;
+                pending.push_back(batch);
+            }
+            let Some(batch) = pending.front() else { return Ok(()) };
+            let frame = connection.receive()?;
+            let (_, reply): (i32, ProduceResponse<'_>) = frame.decode(&PRODUCE, PRODUCE_VERSION)?;
+            let topic = reply.responses.iter().next().ok_or_else(|| invalid("an empty reply"))?;
+            let part = topic.partition_responses.iter().next().ok_or_else(|| invalid("an empty reply"))?;
+            if part.error_code != ErrorCode::None {
+                *refused += 1;
+                if *refused > 200 {
+                    return Err(invalid(&format!("refused 200 times in a row, last with {:?}", part.error_code)));
+                }
+                return Err(io::Error::other("refused"));
+            }
+            *refused = 0;
+            if part.index.0 as usize != batch.partition {
+                return Err(invalid("a reply out of order"));
+            }
+            let known = &mut promised.offsets[batch.partition];
+            assert_eq!(known.len() as u64, batch.first);
+            known.extend((0..batch.count).map(|i| part.base_offset.0 + i as i64));
+            self.acked.fetch_add(batch.count, Ordering::Relaxed);
+            pending.pop_front();
+        }
+    }
+
+    fn send(&self, connection: &mut Connection, batch: &Batch) -> io::Result<()> {
+        let data = PartitionProduceData {
+            index: PartitionIndex(batch.partition as i32),
+            records: RecordBytes::Parts(vec![batch.bytes.clone()]),
+        };
+        let topic = TopicProduceData { name: self.topic, partition_data: vec![data].into(), ..Default::default() };
+        let request =
+            ProduceRequest { transactional_id: None, acks: -1, timeout_ms: 10_000, topic_data: vec![topic].into() };
+        connection.send(&PRODUCE, PRODUCE_VERSION, &request).map(|_| ())
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+}
+
+fn init_producer_id(connection: &mut Connection) -> io::Result<i64> {
+    let request =
+        InitProducerIdRequest { transactional_id: None, transaction_timeout_ms: 60_000, ..Default::default() };
+    let frame = connection.call(&INIT_PRODUCER_ID, 4, &request)?;
+    let (_, reply): (i32, InitProducerIdResponse) = frame.decode(&INIT_PRODUCER_ID, 4)?;
+    if reply.error_code == ErrorCode::None {
+        Ok(reply.producer_id.0)
+    } else {
+        Err(io::Error::other(format!("InitProducerId: {:?}", reply.error_code)))
+    }
+}
+
+fn make_batch(producer_id: i64, partition: usize, first: u64, count: u64) -> Batch {
+    let sequence = |n: u64| Sequence((n % (1 << 31)) as i32);
+    let producer = Producer {
+        id: ProducerId(producer_id),
+        epoch: ProducerEpoch(0),
+        first: sequence(first),
+        last: sequence(first + count - 1),
+    };
+    let mut builder = Builder::new(Codec::None, Some(producer));
+    for number in first..first + count {
+        builder.push(WallMs(1_700_000_000_000 + number as i64), None, Some(&value(partition, number)), &[]);
+    }
+    Batch { partition, first, count, bytes: Buf::copy_of(&builder.encode()) }
+}

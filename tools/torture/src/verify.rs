@@ -1,0 +1,136 @@
+//! Reads whole partitions and compares them with what a producer was promised.
+
+use std::io;
+
+use ringmain_batch::{BatchHeader, HEADER_BYTES, crc_ok, records};
+use ringmain_types::{ErrorCode, Offset, PartitionIndex};
+use ringmain_wire::fetch::{FetchPartition, FetchTopic};
+use ringmain_wire::{FETCH, FetchRequest, FetchResponse};
+
+use crate::connection::Connection;
+
+const FETCH_VERSION: i16 = 12;
+
+/// What was found wrong, and how much was looked at.
+#[derive(Default, Debug)]
+pub struct Verdict {
+    pub records: u64,
+    pub lost: u64,
+    pub duplicated: u64,
+    pub reordered: u64,
+    pub gaps: u64,
+    pub first: Option<String>,
+}
+
+impl Verdict {
+    pub fn clean(&self) -> bool {
+        self.lost + self.duplicated + self.reordered + self.gaps == 0
+    }
+
+    fn wrong(&mut self, count: fn(&mut Verdict) -> &mut u64, what: impl FnOnce() -> String) {
+        *count(self) += 1;
+        self.first.get_or_insert_with(what);
+    }
+}
+
+/// `promised[partition][number]` is the offset that record `number` was acknowledged with. A record that was never acknowledged may be
+/// there or not, but only in its place.
+pub fn verify(address: &str, topic: &str, promised: &[Vec<i64>]) -> io::Result<Verdict> {
+    let mut verdict = Verdict::default();
+    for (partition, offsets) in promised.iter().enumerate() {
+        let log = read_all(address, topic, partition)?;
+        verdict.records += log.len() as u64;
+        let mut next = 0u64;
+        for (at, (offset, number)) in log.iter().enumerate() {
+            if *offset != at as i64 {
+                verdict.wrong(|v| &mut v.gaps, || format!("{topic}-{partition}: offset {offset} where {at} was due"));
+            }
+            match number.cmp(&next) {
+                std::cmp::Ordering::Equal => next += 1,
+                std::cmp::Ordering::Less => verdict
+                    .wrong(|v| &mut v.duplicated, || format!("{topic}-{partition}: record {number} again at {offset}")),
+                std::cmp::Ordering::Greater => {
+                    verdict.wrong(
+                        |v| &mut v.reordered,
+                        || format!("{topic}-{partition}: record {number} at {offset} where {next} was due"),
+                    );
+                    next = number + 1;
+                }
+            }
+        }
+        for (number, offset) in offsets.iter().enumerate() {
+            let found = usize::try_from(*offset).ok().and_then(|at| log.get(at)).map(|(_, n)| *n);
+            if found != Some(number as u64) {
+                verdict.wrong(
+                    |v| &mut v.lost,
+                    || format!("{topic}-{partition}: record {number} was acknowledged at {offset}, there is {found:?}"),
+                );
+            }
+        }
+    }
+    Ok(verdict)
+}
+
+/// (offset, number) of every record of a partition, in the log's order.
+fn read_all(address: &str, topic: &str, partition: usize) -> io::Result<Vec<(i64, u64)>> {
+    let mut connection = Connection::open(address)?;
+    let (mut log, mut next) = (Vec::new(), 0);
+    loop {
+        let part = FetchPartition {
+            partition: PartitionIndex(partition as i32),
+            fetch_offset: Offset(next),
+            partition_max_bytes: 4 << 20,
+            ..Default::default()
+        };
+        let topics = vec![FetchTopic { topic, partitions: vec![part].into(), ..Default::default() }];
+        let request = FetchRequest {
+            max_wait_ms: 100,
+            min_bytes: 1,
+            max_bytes: 4 << 20,
+            topics: topics.into(),
+            ..Default::default()
+        };
+        let frame = connection.call(&FETCH, FETCH_VERSION, &request)?;
+        let (_, reply): (i32, FetchResponse<'_>) = frame.decode(&FETCH, FETCH_VERSION)?;
+        let found = reply.responses.iter().next().and_then(|t| t.partitions.iter().next());
+        let Some(data) = found.filter(|d| d.error_code == ErrorCode::None && reply.error_code == ErrorCode::None)
+        else {
+            return Err(io::Error::other(format!("{topic}-{partition} at {next}: {reply:?}")));
+        };
+        let before = log.len();
+        take_records(data.records.wire().unwrap_or(&[]), next, &mut log)?;
+        let Some((last, _)) = log[before..].last() else {
+            if next >= data.high_watermark.0 {
+                return Ok(log);
+            }
+            return Err(io::Error::other(format!(
+                "{topic}-{partition} at {next}: nothing below {:?}",
+                data.high_watermark
+            )));
+        };
+        next = last + 1;
+    }
+}
+
+fn take_records(mut bytes: &[u8], from: i64, log: &mut Vec<(i64, u64)>) -> io::Result<()> {
+    let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    let mut scratch = Vec::new();
+    while bytes.len() >= HEADER_BYTES {
+        let header = BatchHeader::parse(bytes).map_err(|e| bad(e.to_string()))?;
+        let Some(batch) = bytes.get(..header.info.bytes as usize) else { break };
+        if !crc_ok(batch) {
+            return Err(bad(format!("a batch at {:?} with a wrong CRC", header.base)));
+        }
+        for record in records(batch, &mut scratch, 16 << 20).map_err(|e| bad(e.to_string()))? {
+            let record = record.map_err(|e| bad(e.to_string()))?;
+            let offset = header.base.0 + i64::from(record.offset_delta);
+            if offset >= from {
+                let text = std::str::from_utf8(record.value.unwrap_or_default()).unwrap_or_default();
+                let number = text.split(':').nth(1).and_then(|n| n.parse().ok());
+                log.push((offset, number.ok_or_else(|| bad(format!("a value that nobody sent at {offset}")))?));
+            }
+        }
+        bytes = &bytes[header.info.bytes as usize..];
+    }
+    Ok(())
+}
