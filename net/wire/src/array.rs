@@ -159,9 +159,6 @@ impl<'a, T: Field<'a> + Clone> Field<'a> for Array<'a, T> {
     fn write(&self, w: &mut Writer) {
         w.wide_len(Some(self.len()));
         match self {
-            Array::Wire(wire) if wire.elements.version == w.version && wire.elements.flexible == w.flexible => {
-                w.extend(wire.elements.rest);
-            }
             Array::Wire(_) => self.iter().for_each(|element| element.write(w)),
             Array::Owned(elements) => elements.iter().for_each(|element| element.write(w)),
         }
@@ -207,5 +204,32 @@ mod tests {
             fn write(&self, _: &mut Writer) {}
         }
         assert!(Array::<Nothing>::read(&mut Reader::new(&[0, 0, 0, 2, 9, 9], 0, false)).is_err());
+    }
+
+    thread_local!(static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });
+
+    #[derive(Clone)]
+    struct Leaf;
+    impl<'a> Field<'a> for Leaf {
+        const KIND: Kind = Kind::Int8;
+        fn read(r: &mut Reader<'a>) -> Result<Leaf, WireError> {
+            READS.set(READS.get() + 1);
+            r.take(1).map(|_| Leaf)
+        }
+        fn write(&self, w: &mut Writer) {
+            w.extend(&[0]);
+        }
+    }
+
+    #[test]
+    fn a_walk_costs_one_pass_per_level() {
+        let built: Array<Array<Leaf>> = (0..10).map(|_| (0..100).map(|_| Leaf).collect()).collect();
+        let mut w = Writer::new(0, true);
+        built.write(&mut w);
+        let bytes = w.finish().concat();
+        let read = Array::<Array<Leaf>>::read(&mut Reader::new(&bytes, 0, true)).unwrap();
+        assert_eq!(READS.get(), 1000, "the check");
+        assert_eq!(read.iter().map(|inner| inner.iter().count()).sum::<usize>(), 1000);
+        assert_eq!(READS.get(), 3000, "the outer walk and the inner ones");
     }
 }
