@@ -107,6 +107,19 @@ pub enum Note {
         phases: Phases,
     },
     Image(Arc<ClusterImage>),
+    /// A partition's part of an answered Produce or Fetch: batch bytes, as they are on the wire.
+    Traffic {
+        partition: Partition,
+        in_bytes: u32,
+        out_bytes: u32,
+    },
+    /// What a log holds: when it is opened, and then at most once a second and log, if it changed.
+    Log {
+        partition: Partition,
+        start: Offset,
+        end: Offset,
+        size_bytes: u64,
+    },
     Stopped,
 }
 #[derive(Debug, Clone, Copy, Default)]
