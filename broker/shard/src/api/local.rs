@@ -4,6 +4,13 @@ use ringmain_buffer::Buf;
 use ringmain_metadata::{BrokerConfig, ClusterImage};
 use ringmain_session::Request;
 use ringmain_types::{ErrorCode, Now};
+use ringmain_wire::{
+    API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS, DESCRIBE_TOPIC_PARTITIONS, LIST_CONFIG_RESOURCES, METADATA,
+};
+
+use super::{
+    api_versions, describe_cluster, describe_configs, describe_topic_partitions, list_config_resources, metadata,
+};
 
 /// What an answer may look at.
 pub(crate) struct LocalContext<'a> {
@@ -22,7 +29,23 @@ pub(crate) enum Local {
     Close(String),
 }
 
-#[allow(unused_variables)]
+/// The keys that `answer` knows.
+pub(crate) fn is_local(api: i16) -> bool {
+    [API_VERSIONS, METADATA, DESCRIBE_CONFIGS, DESCRIBE_CLUSTER, LIST_CONFIG_RESOURCES, DESCRIBE_TOPIC_PARTITIONS]
+        .iter()
+        .any(|spec| spec.key == api)
+}
+
+/// `created`: what became of the names that an earlier `Create` asked for.
 pub(crate) fn answer(context: &LocalContext<'_>, request: &Request, created: Option<&[(String, ErrorCode)]>) -> Local {
-    unimplemented!()
+    let answered = match request.api {
+        key if key == API_VERSIONS.key => api_versions::answer(context, request),
+        key if key == METADATA.key => return metadata::answer(context, request, created).unwrap_or_else(Local::Close),
+        key if key == DESCRIBE_CONFIGS.key => describe_configs::answer(context, request),
+        key if key == DESCRIBE_CLUSTER.key => describe_cluster::answer(context, request),
+        key if key == LIST_CONFIG_RESOURCES.key => list_config_resources::answer(context, request),
+        key if key == DESCRIBE_TOPIC_PARTITIONS.key => describe_topic_partitions::answer(context, request),
+        key => Err(format!("API {key} is not answered here")),
+    };
+    answered.map_or_else(Local::Close, Local::Reply)
 }

@@ -1,5 +1,47 @@
 //! One file an API. `control` is decided by shard 0 against the controller; `local` is answered by any shard from its image; the rest
 //! (produce, fetch, offsets) goes to the owners of partitions.
 
+mod alter_configs;
+mod api_versions;
 pub(crate) mod control;
+mod create_partitions;
+mod create_topics;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod describe_topic_partitions;
+mod incremental_alter_configs;
+mod init_producer_id;
+mod list_config_resources;
 pub(crate) mod local;
+mod metadata;
+
+#[cfg(test)]
+mod fixture;
+
+use ringmain_buffer::Buf;
+use ringmain_session::Request;
+use ringmain_types::BrokerId;
+use ringmain_wire::{ApiSpec, Array, Field, decode, encode_reply};
+
+/// `AclOperation` bits that a topic has, all of them given: what Kafka answers without an authorizer (read, write, create, delete,
+/// alter, describe, describe configs, alter configs).
+const TOPIC_OPERATIONS: i32 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
+/// As above for the cluster (create, alter, describe, cluster action, describe configs, alter configs, idempotent write).
+const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
+/// A bit field that was not asked for.
+const NOT_ASKED: i32 = i32::MIN;
+
+/// The body, or why it does not parse. Kafka closes such a connection: nothing behind it can be trusted.
+fn body<'a, T: Field<'a>>(spec: &ApiSpec, request: &'a Request) -> Result<T, String> {
+    let bytes = request.frame.get(request.body as usize..).unwrap_or_default();
+    decode(spec, request.version, bytes).map_err(|error| format!("{} v{}: {error}", spec.name, request.version))
+}
+
+fn frame<'a, T: Field<'a>>(spec: &ApiSpec, request: &Request, reply: &T) -> Vec<Buf> {
+    encode_reply(spec, request.version, request.correlation, reply)
+}
+
+fn brokers(ids: &[BrokerId]) -> Array<'static, BrokerId> {
+    Array::Owned(ids.to_vec())
+}
