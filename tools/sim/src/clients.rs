@@ -1,0 +1,132 @@
+//! Clients that speak real frames through `ringmain-wire` and know what they were promised.
+
+mod admin;
+mod churn;
+mod consumer;
+mod line;
+mod producer;
+mod trimmer;
+
+pub use admin::{Admin, Wish};
+pub use churn::Churn;
+pub use consumer::{Consumer, Style as ConsumerStyle};
+pub use producer::{Producer, Style as ProducerStyle};
+pub use trimmer::Trimmer;
+
+use ringmain_types::WallMs;
+
+use crate::ledger::{Keeping, Ledger};
+use crate::network::Link;
+use crate::random::Random;
+use crate::trace::Trace;
+
+/// What a client has in hand while it runs.
+pub struct Context<'a> {
+    pub now_ns: u64,
+    pub wall: WallMs,
+    pub random: &'a mut Random,
+    pub ledger: &'a mut Ledger,
+    pub trace: Trace,
+    pub me: usize,
+    pub next_link: &'a mut u64,
+    pub actions: Vec<Action>,
+    /// Faults are over: finish.
+    pub calm: bool,
+}
+
+#[derive(Debug)]
+pub enum Action {
+    Connect(Link),
+    Send(Link, Vec<u8>),
+    /// Wake this client then.
+    Wake(u64),
+}
+
+impl Context<'_> {
+    pub fn connect(&mut self) -> Link {
+        let link = Link(*self.next_link);
+        *self.next_link += 1;
+        self.actions.push(Action::Connect(link));
+        link
+    }
+
+    pub fn wake_in(&mut self, ns: u64) {
+        self.actions.push(Action::Wake(self.now_ns + ns));
+    }
+
+    pub fn say(&self, what: impl FnOnce() -> String) {
+        let me = self.me;
+        self.trace.line(self.now_ns, || format!("client {me}"), what);
+    }
+
+    pub fn fail(&mut self, invariant: &'static str, text: String) {
+        let me = self.me;
+        self.ledger.fail(invariant, format!("client {me}: {text}"));
+    }
+}
+
+pub trait Client {
+    /// Something may be done: at the start, when asked for, and after every event.
+    fn poll(&mut self, context: &mut Context<'_>);
+    fn received(&mut self, context: &mut Context<'_>, link: Link, bytes: &[u8]);
+    fn closed(&mut self, context: &mut Context<'_>, link: Link);
+    /// All its work is done and answered.
+    fn finished(&self, ledger: &Ledger) -> bool;
+    /// What it waits for.
+    fn describe(&self) -> String;
+}
+
+/// A topic; the first is there from the start.
+pub fn wish(random: &mut Random, at: u32, partitions_max: u64, start_ns: u64, chaos_ns: u64, durable: bool) -> Wish {
+    let mut configs = Vec::new();
+    let asynchronous = !durable && at > 0 && random.chance(0.3);
+    if asynchronous {
+        configs.push(("flush", "async".to_string()));
+    }
+    let retained = !durable && random.chance(0.2);
+    if retained {
+        configs.push(("retention.bytes", (8 << 10).to_string()));
+    }
+    let later = random.below(chaos_ns / 2);
+    Wish {
+        name: format!("topic-{at}"),
+        partitions: random.between(1, partitions_max) as i32,
+        configs,
+        keeping: if asynchronous { Keeping::Async } else { Keeping::Group },
+        retained,
+        not_before_ns: start_ns + if at == 0 || random.chance(0.5) { 0 } else { later },
+    }
+}
+
+pub fn producer_style(random: &mut Random, values: (u64, u64)) -> ProducerStyle {
+    let idempotent = random.chance(0.6);
+    let acks = match random.below(10) {
+        0 if !idempotent => 0,
+        1..=4 if !idempotent => 1,
+        _ => -1,
+    };
+    let large = random.chance(0.2);
+    ProducerStyle {
+        idempotent,
+        acks,
+        version: random.between(3, 13) as i16,
+        values: random.between(values.0, values.1) as u32,
+        requests_inflight_max: random.between(1, 5) as usize,
+        records_per_batch_max: random.between(1, 8),
+        value_bytes_max: if large { 3_000 } else { random.between(50, 400) },
+        think_ns: (0, [10_000, 1_000_000, 10_000_000][random.below(3) as usize]),
+        compressed: if random.chance(0.3) { 0.5 } else { 0.0 },
+    }
+}
+
+pub fn consumer_style(random: &mut Random) -> ConsumerStyle {
+    let version = random.between(4, 18) as i16;
+    ConsumerStyle {
+        version,
+        session: version >= 7 && random.chance(0.5),
+        rewind: if random.chance(0.5) { 0.05 } else { 0.0 },
+        max_wait_ms: [0, 5, 100][random.below(3) as usize],
+        bytes_max: [500, 5_000, 1 << 20][random.below(3) as usize],
+        list: 0.1,
+    }
+}

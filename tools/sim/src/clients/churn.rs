@@ -1,0 +1,388 @@
+//! Creates, uses, deletes and recreates one topic, over two connections: there is no window after an acknowledged creation, and
+//! nothing left after an acknowledged deletion.
+//!
+//! ```text
+//! Create -> Lone (acks=0) -> Produce -> List -> Fetch -> Delete -> GoneFetch -> GoneProduce -> Create ...
+//!    ^                                                     ^
+//!    '--------- Create unanswered: Find ---- exists -------'      a connection that ends: Check (the topic as it was promised)
+//! ```
+
+use ringmain_batch::{Builder, Codec};
+use ringmain_buffer::Buf;
+use ringmain_types::{BrokerId, ErrorCode, Offset, PartitionIndex, TopicId};
+use ringmain_wire::create_topics::CreatableTopic;
+use ringmain_wire::delete_topics::DeleteTopicState;
+use ringmain_wire::fetch::{FetchPartition, FetchTopic};
+use ringmain_wire::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
+use ringmain_wire::metadata::MetadataRequestTopic;
+use ringmain_wire::produce::{PartitionProduceData, TopicProduceData};
+use ringmain_wire::{
+    CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicsResponse,
+    FETCH, FetchRequest, FetchResponse, LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse, METADATA,
+    MetadataRequest, MetadataResponse, PRODUCE, ProduceRequest, ProduceResponse, RecordBytes,
+};
+
+use super::line::{Line, reply};
+use super::producer::legal;
+use super::{Client, Context};
+use crate::ledger::{Keeping, Key, Ledger, Topic, TopicNumber};
+use crate::network::Link;
+use crate::value::{self, ValueId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Create,
+    Produce,
+    List,
+    Fetch,
+    Delete,
+    GoneFetch,
+    GoneProduce,
+    /// Does it exist? Asked when an answer was lost.
+    Find,
+}
+
+/// What is known of the topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    Gone,
+    There(TopicNumber),
+    /// A creation or a deletion was not answered.
+    Unsure(Option<TopicNumber>),
+}
+
+pub struct Churn {
+    client: u32,
+    name: String,
+    partitions: i32,
+    rounds: u32,
+    lines: [Line<(Step, Option<TopicNumber>)>; 2],
+    step: Step,
+    known: Known,
+    last_id: TopicId,
+    next_number: u32,
+    /// Written in this life of the topic: an acks=0 record, then an acked one, on each partition.
+    sent: Vec<[ValueId; 2]>,
+    alone: bool,
+}
+
+impl Churn {
+    pub fn new(client: u32, rounds: u32, partitions: i32) -> Churn {
+        Churn {
+            client,
+            name: format!("churn-{client}"),
+            partitions,
+            rounds,
+            lines: [Line::default(), Line::default()],
+            step: Step::Create,
+            known: Known::Gone,
+            last_id: TopicId::NONE,
+            next_number: 0,
+            sent: Vec::new(),
+            alone: true,
+        }
+    }
+
+    fn number(&self) -> Option<TopicNumber> {
+        match self.known {
+            Known::There(number) | Known::Unsure(Some(number)) => Some(number),
+            _ => None,
+        }
+    }
+
+    fn ask(&mut self, context: &mut Context<'_>) {
+        let at = context.random.below(2) as usize;
+        if !self.lines[at].up(context) {
+            return;
+        }
+        let step = self.step;
+        context.say(|| format!("{}: {step:?}", self.name));
+        match step {
+            Step::Create => self.create(context, at),
+            Step::Produce | Step::GoneProduce => self.produce(context, at),
+            Step::List => self.list(context, at),
+            Step::Fetch | Step::GoneFetch => self.fetch(context, at),
+            Step::Delete => self.delete(context, at),
+            Step::Find => self.find(context, at),
+        }
+    }
+
+    fn create(&mut self, context: &mut Context<'_>, at: usize) {
+        let topic = CreatableTopic {
+            name: &self.name,
+            num_partitions: self.partitions,
+            replication_factor: 1,
+            ..Default::default()
+        };
+        let body = CreateTopicsRequest { topics: vec![topic].into(), ..Default::default() };
+        self.known = Known::Unsure(None);
+        self.lines[at].ask(context, &CREATE_TOPICS, 7, &body, (Step::Create, None));
+    }
+
+    fn find(&mut self, context: &mut Context<'_>, at: usize) {
+        let topic = MetadataRequestTopic { topic_id: TopicId::NONE, name: Some(&self.name) };
+        let topics = Some(vec![topic].into());
+        let body = MetadataRequest { topics, allow_auto_topic_creation: false, ..Default::default() };
+        self.lines[at].ask(context, &METADATA, 12, &body, (Step::Find, self.number()));
+    }
+
+    /// By id of the life that is meant: a deleted one's must not be taken for the next one's.
+    fn produce(&mut self, context: &mut Context<'_>, at: usize) {
+        let id = self.last_id;
+        let number = self.number();
+        let gone = self.step == Step::GoneProduce;
+        if !gone {
+            self.sent.clear();
+        }
+        let acks: &[i16] = if gone { &[1] } else { &[0, 1] };
+        for acks in acks {
+            let mut parts = Vec::new();
+            for index in 0..self.partitions {
+                let id = ValueId { client: self.client, number: self.next_number };
+                self.next_number += 1;
+                let mut builder = Builder::new(Codec::None, None);
+                builder.push(context.wall, None, Some(&value::encode(id, 30)), &[]);
+                if let Some(topic) = number {
+                    context.ledger.meant(Key { topic, index }, id);
+                }
+                match (gone, acks) {
+                    (true, _) => {}
+                    (false, 0) => self.sent.push([id, id]),
+                    (false, _) => self.sent[index as usize][1] = id,
+                }
+                let records = RecordBytes::Parts(vec![Buf::copy_of(&builder.encode())]);
+                parts.push(PartitionProduceData { index: PartitionIndex(index), records });
+            }
+            let topic = TopicProduceData { name: &self.name, topic_id: id, partition_data: parts.into() };
+            let body = ProduceRequest {
+                acks: *acks,
+                timeout_ms: 10_000,
+                topic_data: vec![topic].into(),
+                ..Default::default()
+            };
+            if *acks == 0 {
+                self.lines[at].tell(context, &PRODUCE, 13, &body);
+            } else {
+                self.lines[at].ask(context, &PRODUCE, 13, &body, (self.step, number));
+            }
+        }
+    }
+
+    fn list(&mut self, context: &mut Context<'_>, at: usize) {
+        let part = |index| ListOffsetsPartition {
+            partition_index: PartitionIndex(index),
+            timestamp: -1,
+            ..Default::default()
+        };
+        let topic = ListOffsetsTopic { name: &self.name, partitions: (0..self.partitions).map(part).collect() };
+        let body = ListOffsetsRequest { replica_id: BrokerId(-1), topics: vec![topic].into(), ..Default::default() };
+        self.lines[at].ask(context, &LIST_OFFSETS, 7, &body, (Step::List, self.number()));
+    }
+
+    fn fetch(&mut self, context: &mut Context<'_>, at: usize) {
+        let part = |index| FetchPartition {
+            partition: PartitionIndex(index),
+            fetch_offset: Offset(0),
+            partition_max_bytes: 1 << 20,
+            ..Default::default()
+        };
+        let topic = FetchTopic {
+            topic: &self.name,
+            topic_id: self.last_id,
+            partitions: (0..self.partitions).map(part).collect(),
+        };
+        let body = FetchRequest { max_wait_ms: 0, topics: vec![topic].into(), ..Default::default() };
+        self.lines[at].ask(context, &FETCH, 13, &body, (self.step, self.number()));
+    }
+
+    fn delete(&mut self, context: &mut Context<'_>, at: usize) {
+        let by_id = context.random.chance(0.5);
+        let topic = DeleteTopicState {
+            name: (!by_id).then_some(self.name.as_str()),
+            topic_id: if by_id { self.last_id } else { TopicId::NONE },
+        };
+        let body = DeleteTopicsRequest { topics: vec![topic].into(), timeout_ms: 10_000, ..Default::default() };
+        let number = self.number();
+        self.known = Known::Unsure(number);
+        self.lines[at].ask(context, &DELETE_TOPICS, 6, &body, (Step::Delete, number));
+    }
+
+    fn exists(&mut self, context: &mut Context<'_>, id: TopicId) -> TopicNumber {
+        self.last_id = id;
+        self.sent.clear();
+        let name = self.name.clone();
+        let (partitions, keeping) = (self.partitions, Keeping::Group);
+        let number = context.ledger.ready(Topic { name, id, partitions, keeping, retained: false, private: true });
+        self.known = Known::There(number);
+        self.step = Step::Produce;
+        number
+    }
+
+    fn gone(&mut self, context: &mut Context<'_>, number: Option<TopicNumber>) {
+        if let Some(number) = number {
+            context.ledger.forget(number);
+        }
+        self.known = Known::Gone;
+    }
+
+    fn answered(&mut self, context: &mut Context<'_>, asked: (Step, Option<TopicNumber>), frame: &[u8]) {
+        match asked.0 {
+            Step::Create => self.created(context, frame),
+            Step::Find => self.found(context, asked.1, frame),
+            Step::Produce | Step::GoneProduce => self.produced(context, asked, frame),
+            Step::List => self.listed(context, frame),
+            Step::Fetch | Step::GoneFetch => self.fetched(context, asked, frame),
+            Step::Delete => self.deleted(context, asked.1, frame),
+        }
+    }
+
+    fn created(&mut self, context: &mut Context<'_>, frame: &[u8]) {
+        let Some(body) = reply::<CreateTopicsResponse<'_>>(context, &CREATE_TOPICS, 7, frame) else { return };
+        let Some(topic) = body.topics.iter().next() else { return };
+        match topic.error_code {
+            ErrorCode::None => {
+                if topic.topic_id == self.last_id {
+                    context.fail("a recreated topic has a new id", self.name.clone());
+                }
+                self.alone = true;
+                self.exists(context, topic.topic_id);
+            }
+            error if legal(error) => self.step = Step::Find,
+            error => context.fail("a deleted topic's name is free at once", format!("{}: {error:?}", self.name)),
+        }
+    }
+
+    fn found(&mut self, context: &mut Context<'_>, number: Option<TopicNumber>, frame: &[u8]) {
+        let Some(body) = reply::<MetadataResponse<'_>>(context, &METADATA, 12, frame) else { return };
+        let Some(topic) = body.topics.iter().next() else { return };
+        let known = self.known;
+        match (topic.error_code, known) {
+            (ErrorCode::None, Known::There(_)) if topic.topic_id == self.last_id => self.step = Step::Delete,
+            (ErrorCode::None, Known::Unsure(Some(_))) if topic.topic_id == self.last_id => self.step = Step::Delete,
+            (ErrorCode::None, Known::Unsure(None)) => {
+                self.exists(context, topic.topic_id);
+            }
+            (ErrorCode::UnknownTopicOrPartition, Known::Gone | Known::Unsure(_)) => {
+                self.gone(context, number);
+                self.step = Step::Create;
+            }
+            (error, known) => {
+                let text = format!("{}: {error:?} {:?}, known: {known:?}", self.name, topic.topic_id);
+                context.fail("a topic is what was acknowledged", text);
+            }
+        }
+    }
+
+    fn produced(&mut self, context: &mut Context<'_>, asked: (Step, Option<TopicNumber>), frame: &[u8]) {
+        let Some(body) = reply::<ProduceResponse<'_>>(context, &PRODUCE, 13, frame) else { return };
+        let gone = asked.0 == Step::GoneProduce;
+        for part in body.responses.iter().flat_map(|topic| topic.partition_responses.iter().collect::<Vec<_>>()) {
+            match (gone, part.error_code, asked.1) {
+                (true, ErrorCode::UnknownTopicId | ErrorCode::UnknownTopicOrPartition, _) => {}
+                (false, ErrorCode::None, Some(topic)) => {
+                    let key = Key { topic, index: part.index.0 };
+                    let [lone, acked] = self.sent[part.index.0 as usize];
+                    context.ledger.acked(key, part.base_offset, &[acked]);
+                    // Sent before it on the same connection: no window, so it is there too.
+                    context.ledger.acked(key, Offset(part.base_offset.0 - 1), &[lone]);
+                }
+                (false, error, _) if legal(error) => self.alone = false,
+                (gone, error, _) => {
+                    let invariant = if gone { "a deleted topic is gone at once" } else { "no window after a creation" };
+                    context.fail(invariant, format!("produce to {} {:?}: {error:?}", self.name, part.index));
+                }
+            }
+        }
+        if gone {
+            self.rounds = self.rounds.saturating_sub(1);
+            self.step = Step::Create;
+        } else {
+            self.step = Step::List;
+        }
+    }
+
+    fn listed(&mut self, context: &mut Context<'_>, frame: &[u8]) {
+        let Some(body) = reply::<ListOffsetsResponse<'_>>(context, &LIST_OFFSETS, 7, frame) else { return };
+        for part in body.topics.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>()) {
+            if part.error_code != ErrorCode::None && !legal(part.error_code) {
+                let text = format!("list {} {:?}: {:?}", self.name, part.partition_index, part.error_code);
+                context.fail("no window after a creation", text);
+            } else if self.alone && part.error_code == ErrorCode::None && part.offset.0 != 2 {
+                let text = format!("list {} {:?}: {}", self.name, part.partition_index, part.offset.0);
+                context.fail("a new topic holds what was sent to it", text);
+            }
+        }
+        self.step = Step::Fetch;
+    }
+
+    fn fetched(&mut self, context: &mut Context<'_>, asked: (Step, Option<TopicNumber>), frame: &[u8]) {
+        let Some(body) = reply::<FetchResponse<'_>>(context, &FETCH, 13, frame) else { return };
+        let gone = asked.0 == Step::GoneFetch;
+        for part in body.responses.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>()) {
+            match (gone, part.error_code) {
+                (true, ErrorCode::UnknownTopicId | ErrorCode::UnknownTopicOrPartition) => {}
+                (false, ErrorCode::None) => {
+                    if self.alone && part.high_watermark.0 != 2 {
+                        let text = format!("fetch {} {:?}: {:?}", self.name, part.partition_index, part.high_watermark);
+                        context.fail("a new topic holds what was sent to it", text);
+                    }
+                }
+                (false, error) if legal(error) => {}
+                (gone, error) => {
+                    let invariant = if gone { "a deleted topic is gone at once" } else { "no window after a creation" };
+                    context.fail(invariant, format!("fetch {} {:?}: {error:?}", self.name, part.partition_index));
+                }
+            }
+        }
+        self.step = if gone { Step::GoneProduce } else { Step::Delete };
+    }
+
+    fn deleted(&mut self, context: &mut Context<'_>, number: Option<TopicNumber>, frame: &[u8]) {
+        let Some(body) = reply::<DeleteTopicsResponse<'_>>(context, &DELETE_TOPICS, 6, frame) else { return };
+        let Some(topic) = body.responses.iter().next() else { return };
+        match topic.error_code {
+            ErrorCode::None => {
+                self.gone(context, number);
+                self.step = Step::GoneFetch;
+            }
+            error if legal(error) => self.step = Step::Find,
+            error => context.fail("a topic that exists can be deleted", format!("{}: {error:?}", self.name)),
+        }
+    }
+}
+
+impl Client for Churn {
+    fn poll(&mut self, context: &mut Context<'_>) {
+        let idle = self.lines.iter().all(|line| line.pending() == 0);
+        if idle && self.rounds > 0 {
+            self.ask(context);
+        }
+    }
+
+    fn received(&mut self, context: &mut Context<'_>, link: Link, bytes: &[u8]) {
+        for at in 0..2 {
+            self.lines[at].received(link, bytes);
+            while let Some(answer) = self.lines[at].next(context) {
+                self.answered(context, answer.asked, &answer.frame);
+            }
+        }
+    }
+
+    fn closed(&mut self, context: &mut Context<'_>, link: Link) {
+        for at in 0..2 {
+            let lost = self.lines[at].closed(context, link);
+            if lost.is_some_and(|lost| !lost.is_empty()) {
+                self.step = Step::Find;
+                self.alone = false;
+            }
+        }
+    }
+
+    fn finished(&self, _ledger: &Ledger) -> bool {
+        self.rounds == 0 && self.lines.iter().all(|line| line.pending() == 0)
+    }
+
+    fn describe(&self) -> String {
+        format!("churn {}: {} rounds left, {:?}, {:?}", self.client, self.rounds, self.step, self.known)
+    }
+}

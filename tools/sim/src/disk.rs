@@ -1,0 +1,517 @@
+//! A simulated file system and device: every `DiskKind`, with latencies from the seed, and every rule of the seam asserted.
+//!
+//! One for the whole broker: it outlives processes. Operations of all shards share it, as they share a device.
+
+mod media;
+mod names;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringmain_buffer::BufMut;
+use ringmain_disk::{DiskDone, DiskError, DiskKind, DiskOk, DiskOp, DiskToken, FileId};
+use ringmain_types::ShardId;
+
+use crate::digest::Digest;
+use crate::random::Random;
+use media::{Bytes, Media, Snapshot};
+use names::{Change, Inode, Names, Node};
+
+/// How this disk behaves; drawn once a seed.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    pub block_bytes: u32,
+    /// A flush covers other files' mapped extents (`Config::journal_flush_covers`).
+    pub flush_covers: bool,
+    pub latency_ns: (u64, u64),
+    /// Chance that an operation takes `stall_ns` more.
+    pub stall: f32,
+    pub stall_ns: (u64, u64),
+    /// Completions come in the order of submissions unless this hits.
+    pub reordered: f32,
+}
+
+/// Names an operation in flight, for the world's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Operation(pub u64);
+
+struct InFlight {
+    shard: ShardId,
+    token: DiskToken,
+    work: Work,
+}
+
+/// What is left to do when the operation completes.
+enum Work {
+    Write {
+        inode: Inode,
+        first: u64,
+        blocks: Vec<Bytes>,
+    },
+    /// Waits for `after`, then for its own time.
+    Flush {
+        files: Vec<Inode>,
+        after: BTreeSet<(ShardId, DiskToken)>,
+        started: Option<Vec<(Inode, Snapshot)>>,
+    },
+    Read {
+        inode: Inode,
+        position: u64,
+        bytes: u32,
+        into: BufMut,
+    },
+    Open {
+        file: FileId,
+        path: String,
+        create: bool,
+    },
+    Close {
+        file: FileId,
+    },
+    Grow {
+        inode: Inode,
+        size: u64,
+    },
+    Truncate {
+        inode: Inode,
+        size: u64,
+    },
+    Name(Change),
+    List {
+        path: String,
+    },
+    SyncDir {
+        path: String,
+        mark: usize,
+    },
+}
+
+pub struct SimDisk {
+    manner: Manner,
+    names: Names,
+    files: Vec<Media>,
+    open: BTreeMap<(ShardId, FileId), (Inode, String)>,
+    flight: BTreeMap<Operation, InFlight>,
+    /// Blocks with a write in flight.
+    writing: BTreeSet<(Inode, u64)>,
+    /// Every token of this process: none comes twice, and `Flush::after` names none that never was.
+    tokens: BTreeSet<(ShardId, DiskToken)>,
+    submitted: u64,
+    /// When the last operation in order completes.
+    ordered_ns: u64,
+    stale: Vec<Bytes>,
+    pub digest: Digest,
+    pub counts: Counts,
+    /// A broken rule of the seam: the world ends with it.
+    pub fault: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub operations: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub written_bytes: u64,
+    pub stalls: u64,
+    pub reordered: u64,
+}
+
+impl SimDisk {
+    pub fn new(manner: Manner) -> SimDisk {
+        SimDisk {
+            manner,
+            names: Names::default(),
+            files: Vec::new(),
+            open: BTreeMap::new(),
+            flight: BTreeMap::new(),
+            writing: BTreeSet::new(),
+            tokens: BTreeSet::new(),
+            submitted: 0,
+            ordered_ns: 0,
+            stale: Vec::new(),
+            digest: Digest::default(),
+            counts: Counts::default(),
+            fault: None,
+        }
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.flight.len()
+    }
+
+    /// Takes an operation. Those that now have a time of completion are pushed to `due`.
+    pub fn submit(
+        &mut self,
+        now_ns: u64,
+        random: &mut Random,
+        shard: ShardId,
+        op: DiskOp,
+        due: &mut Vec<(u64, Operation)>,
+    ) {
+        self.submitted += 1;
+        self.counts.operations += 1;
+        self.digest.number(u64::from(shard.0));
+        self.digest.number(op.token.0);
+        if !self.tokens.insert((shard, op.token)) {
+            self.broken(format!("{:?} of shard {} was used before", op.token, shard.0));
+        }
+        let operation = Operation(self.submitted);
+        let Some(work) = self.accept(shard, op.kind) else { return };
+        let waits = matches!(&work, Work::Flush { after, .. } if !after.is_empty());
+        self.flight.insert(operation, InFlight { shard, token: op.token, work });
+        if !waits {
+            self.start(operation);
+            due.push((self.completion(now_ns, random), operation));
+        }
+    }
+
+    fn completion(&mut self, now_ns: u64, random: &mut Random) -> u64 {
+        let (from, to) = self.manner.latency_ns;
+        let mut at = now_ns + random.skewed(from, to);
+        if random.chance(self.manner.stall) {
+            self.counts.stalls += 1;
+            at += random.between(self.manner.stall_ns.0, self.manner.stall_ns.1);
+        }
+        if random.chance(self.manner.reordered) {
+            self.counts.reordered += 1;
+        } else {
+            at = at.max(self.ordered_ns + 1);
+            self.ordered_ns = at;
+        }
+        at
+    }
+
+    /// Checks an operation against the seam's rules and finds what it is about.
+    fn accept(&mut self, shard: ShardId, kind: DiskKind) -> Option<Work> {
+        let work = match kind {
+            DiskKind::Write { file, position, data } => {
+                self.digest.number(0x77 ^ file.0 << 8 ^ position << 20);
+                for part in &data {
+                    self.digest.bytes(part);
+                }
+                self.accept_write(shard, file, position, &data)?
+            }
+            DiskKind::Flush { files, after, .. } => {
+                self.digest.number(0x66);
+                self.counts.flushes += 1;
+                let files = files.into_iter().map(|file| self.inode(shard, file)).collect::<Option<Vec<_>>>()?;
+                self.accept_flush(shard, files, after)
+            }
+            DiskKind::Read { file, position, bytes, into } => {
+                let block = u64::from(self.manner.block_bytes);
+                if !position.is_multiple_of(block)
+                    || !u64::from(bytes).is_multiple_of(block)
+                    || bytes == 0
+                    || into.spare() < bytes as usize
+                {
+                    self.broken(format!("a read of {bytes} bytes at {position} into {} is out of shape", into.spare()));
+                }
+                Work::Read { inode: self.inode(shard, file)?, position, bytes, into }
+            }
+            DiskKind::Open { file, path, create, .. } => {
+                if self.open.contains_key(&(shard, file)) {
+                    self.broken(format!("{file:?} is open and opened again as {path}"));
+                }
+                Work::Open { file, path, create }
+            }
+            DiskKind::Close { file } => {
+                self.inode(shard, file)?;
+                Work::Close { file }
+            }
+            DiskKind::Allocate { file, from, bytes } => {
+                Work::Grow { inode: self.inode(shard, file)?, size: from + bytes }
+            }
+            DiskKind::Truncate { file, bytes } => Work::Truncate { inode: self.inode(shard, file)?, size: bytes },
+            DiskKind::Rename { from, to, .. } => Work::Name(Change::Rename { from, to }),
+            DiskKind::Remove { path, .. } => Work::Name(Change::Remove { path }),
+            DiskKind::MakeDir { path, .. } => Work::Name(Change::MakeDirectory { path }),
+            DiskKind::RemoveDir { path, .. } => Work::Name(Change::RemoveDirectory { path }),
+            DiskKind::List { path, .. } => Work::List { path },
+            DiskKind::SyncDir { path, .. } => Work::SyncDir { path, mark: 0 },
+        };
+        Some(work)
+    }
+
+    fn accept_write(
+        &mut self,
+        shard: ShardId,
+        file: FileId,
+        position: u64,
+        data: &[ringmain_buffer::Buf],
+    ) -> Option<Work> {
+        let inode = self.inode(shard, file)?;
+        let path = self.open[&(shard, file)].1.clone();
+        let block = u64::from(self.manner.block_bytes);
+        let aligned = |part: &ringmain_buffer::Buf| {
+            !part.is_empty()
+                && (part.len() as u64).is_multiple_of(block)
+                && (part.as_ptr() as u64).is_multiple_of(block)
+        };
+        if !position.is_multiple_of(block) || data.is_empty() || !data.iter().all(aligned) {
+            self.broken(format!("a write to {path} at {position} is not in whole aligned blocks: {data:?}"));
+            return None;
+        }
+        let mut blocks = Vec::new();
+        for part in data {
+            blocks.extend(part.chunks_exact(block as usize).map(Bytes::from));
+        }
+        let first = position / block;
+        for at in first..first + blocks.len() as u64 {
+            if !self.writing.insert((inode, at)) {
+                self.broken(format!("two writes in flight to block {at} of {path}"));
+            }
+            // Segments are written once; the journal is a ring, and an index's last block grows.
+            if path.ends_with(".log") && !self.files[inode.0 as usize].write_once(at) {
+                self.broken(format!("block {at} of {path} is written a second time"));
+            }
+        }
+        self.counts.writes += 1;
+        self.counts.written_bytes += blocks.len() as u64 * block;
+        Some(Work::Write { inode, first, blocks })
+    }
+
+    fn accept_flush(&mut self, shard: ShardId, files: Vec<Inode>, after: Vec<DiskToken>) -> Work {
+        let mut open = BTreeSet::new();
+        for token in after {
+            if !self.tokens.contains(&(shard, token)) {
+                self.broken(format!("a flush waits for {token:?}, which was never submitted"));
+            }
+            let flying = self.flight.values().find(|flying| flying.shard == shard && flying.token == token);
+            match flying.map(|flying| &flying.work) {
+                None => {}
+                Some(Work::Write { .. }) => {
+                    open.insert((shard, token));
+                }
+                Some(_) => self.broken(format!("a flush waits for {token:?}, which is no write")),
+            }
+        }
+        Work::Flush { files, after: open, started: None }
+    }
+
+    fn inode(&mut self, shard: ShardId, file: FileId) -> Option<Inode> {
+        let inode = self.open.get(&(shard, file)).map(|(inode, _)| *inode);
+        if inode.is_none() {
+            self.broken(format!("{file:?} of shard {} is not open", shard.0));
+        }
+        inode
+    }
+
+    fn broken(&mut self, what: String) {
+        self.fault.get_or_insert(what);
+    }
+
+    /// What an operation covers is settled when it starts, not when it is done.
+    fn start(&mut self, operation: Operation) {
+        let covers = self.manner.flush_covers;
+        let Some(flying) = self.flight.get_mut(&operation) else { return };
+        match &mut flying.work {
+            Work::Flush { files, started, .. } => {
+                let mut snapshots = Vec::new();
+                for (at, media) in self.files.iter().enumerate() {
+                    let inode = Inode(at as u32);
+                    let own = files.contains(&inode);
+                    if own || (covers && media.dirty()) {
+                        snapshots.push((inode, media.snapshot(own)));
+                    }
+                }
+                *started = Some(snapshots);
+            }
+            Work::SyncDir { mark, .. } => *mark = self.names.mark(),
+            _ => {}
+        }
+    }
+
+    /// Completes an operation; `None` when its process is gone. Flushes that waited for it get their time.
+    pub fn complete(
+        &mut self,
+        now_ns: u64,
+        random: &mut Random,
+        operation: Operation,
+        due: &mut Vec<(u64, Operation)>,
+    ) -> Option<(ShardId, DiskDone)> {
+        let InFlight { shard, token, work } = self.flight.remove(&operation)?;
+        let wrote = matches!(work, Work::Write { .. });
+        let result = self.finish(shard, work);
+        if wrote {
+            self.release(now_ns, random, (shard, token), due);
+        }
+        Some((shard, DiskDone { token, result }))
+    }
+
+    fn release(
+        &mut self,
+        now_ns: u64,
+        random: &mut Random,
+        done: (ShardId, DiskToken),
+        due: &mut Vec<(u64, Operation)>,
+    ) {
+        let mut ready = Vec::new();
+        for (operation, flying) in &mut self.flight {
+            if let Work::Flush { after, started: None, .. } = &mut flying.work
+                && after.remove(&done)
+                && after.is_empty()
+            {
+                ready.push(*operation);
+            }
+        }
+        for operation in ready {
+            self.start(operation);
+            due.push((self.completion(now_ns, random), operation));
+        }
+    }
+
+    fn finish(&mut self, shard: ShardId, work: Work) -> Result<DiskOk, DiskError> {
+        match work {
+            Work::Write { inode, first, blocks } => {
+                for (block, bytes) in (first..).zip(blocks) {
+                    self.writing.remove(&(inode, block));
+                    self.files[inode.0 as usize].write(block, bytes);
+                }
+            }
+            Work::Flush { started, .. } => {
+                for (inode, snapshot) in started.into_iter().flatten() {
+                    self.files[inode.0 as usize].flushed(snapshot);
+                }
+            }
+            Work::Read { inode, position, bytes, into } => {
+                return Ok(DiskOk::Read(self.read(inode, position, bytes, into)));
+            }
+            Work::Open { file, path, create } => return self.opened(shard, file, path, create),
+            Work::Close { file } => {
+                self.open.remove(&(shard, file));
+            }
+            Work::Grow { inode, size } => self.files[inode.0 as usize].grow(size),
+            Work::Truncate { inode, size } => {
+                self.files[inode.0 as usize].truncate(size, u64::from(self.manner.block_bytes));
+            }
+            Work::Name(change) => self.change(change)?,
+            Work::List { path } => {
+                let files = &self.files;
+                let listed = self.names.list(&path, |inode| files[inode.0 as usize].size());
+                return listed.map(DiskOk::Listed).map_err(|errno| error("list", &path, errno));
+            }
+            Work::SyncDir { path, mark } => {
+                if !self.names.exists(&path) {
+                    return Err(error("syncdir", &path, DiskError::ENOENT));
+                }
+                self.names.synced(&path, mark);
+            }
+        }
+        Ok(DiskOk::Done)
+    }
+
+    fn read(&self, inode: Inode, position: u64, bytes: u32, mut into: BufMut) -> BufMut {
+        let media = &self.files[inode.0 as usize];
+        let block = u64::from(self.manner.block_bytes);
+        let wanted = media.size().saturating_sub(position).min(u64::from(bytes)) as usize;
+        let spare = into.spare_mut();
+        let mut at = 0;
+        let mut scratch = vec![0; block as usize];
+        while at < wanted {
+            let length = (wanted - at).min(block as usize);
+            media.read((position + at as u64) / block, &mut scratch);
+            spare[at..at + length].copy_from_slice(&scratch[..length]);
+            at += length;
+        }
+        into.advance(wanted);
+        into
+    }
+
+    fn opened(&mut self, shard: ShardId, file: FileId, path: String, create: bool) -> Result<DiskOk, DiskError> {
+        let inode = match self.names.find(&path) {
+            Some(Node::File(inode)) => inode,
+            Some(Node::Directory) => return Err(error("open", &path, 21)),
+            None if create => {
+                let inode = Inode(self.files.len() as u32);
+                self.names
+                    .change(Change::Create { path: path.clone(), inode })
+                    .map_err(|errno| error("open", &path, errno))?;
+                self.files.push(Media::default());
+                inode
+            }
+            None => return Err(error("open", &path, DiskError::ENOENT)),
+        };
+        let bytes = self.files[inode.0 as usize].size();
+        self.open.insert((shard, file), (inode, path));
+        Ok(DiskOk::Opened { bytes })
+    }
+
+    fn change(&mut self, change: Change) -> Result<(), DiskError> {
+        if let Change::Rename { from, to } = &change {
+            for (inode, path) in self.open.values_mut() {
+                if path == from {
+                    to.clone_into(path);
+                    self.files[inode.0 as usize].renew();
+                }
+            }
+            if let Some(Node::File(inode)) = self.names.find(from) {
+                self.files[inode.0 as usize].renew();
+            }
+        }
+        let (operation, path) = match &change {
+            Change::Create { path, .. } => ("open", path.clone()),
+            Change::MakeDirectory { path } => ("mkdir", path.clone()),
+            Change::Remove { path } => ("remove", path.clone()),
+            Change::RemoveDirectory { path } => ("rmdir", path.clone()),
+            Change::Rename { from, .. } => ("rename", from.clone()),
+        };
+        self.names.change(change).map_err(|errno| error(operation, &path, errno))
+    }
+
+    /// The process is gone. What was in flight happens, in part or not at all; what was written stays, as dirty as it was.
+    pub fn kill(&mut self, random: &mut Random) {
+        for (_, flying) in std::mem::take(&mut self.flight) {
+            match flying.work {
+                Work::Write { inode, first, blocks } => {
+                    for (block, bytes) in (first..).zip(blocks) {
+                        if random.chance(0.5) {
+                            self.files[inode.0 as usize].write(block, bytes);
+                        }
+                    }
+                }
+                Work::Read { .. } | Work::List { .. } | Work::Close { .. } => {}
+                // A flush that has not started never will; one that has may.
+                Work::Flush { started: None, .. } => {}
+                work => {
+                    if random.chance(0.5) {
+                        // Nobody is left to be told of an error.
+                        let _ = self.finish(flying.shard, work);
+                    }
+                }
+            }
+        }
+        self.writing.clear();
+        self.open.clear();
+        self.tokens.clear();
+        self.ordered_ns = 0;
+        for media in &mut self.files {
+            media.renew();
+        }
+    }
+
+    /// As `kill`, and everything that was not flushed is kept, lost or torn on its own.
+    pub fn lose_power(&mut self, random: &mut Random) {
+        self.kill(random);
+        for media in &self.files {
+            self.stale.extend(media.sample(random));
+        }
+        let surplus = self.stale.len().saturating_sub(32);
+        self.stale.drain(..surplus);
+        for media in &mut self.files {
+            media.lose_power(random, u64::from(self.manner.block_bytes), &self.stale);
+        }
+        self.names.lose_power(random);
+    }
+
+    /// Paths and sizes, for a readable history.
+    pub fn listing(&self) -> Vec<(String, u64)> {
+        let files = self.names.paths().filter_map(|(path, node)| match node {
+            Node::File(inode) => Some((path.to_string(), self.files[inode.0 as usize].size())),
+            Node::Directory => None,
+        });
+        files.collect()
+    }
+}
+
+fn error(operation: &'static str, path: &str, errno: i32) -> DiskError {
+    DiskError { operation, path: path.to_string(), errno }
+}

@@ -1,0 +1,308 @@
+//! One file's content, block by block: what a read sees, and what is sure to be there after a power loss.
+//!
+//! ```text
+//!            write done                 own flush done (started after the write)
+//!   in flight ---------> current, dirty ---------------------------------------> durable, mapped
+//!                          \ the block was mapped: another file's flush does it too
+//!   power loss: each dirty block is kept, lost (what was durable; zeroes or stale bytes if never mapped) or torn, on its own
+//! ```
+//! A block is *mapped* once a flush of its own file made its extent durable (MEASURED.md: data in allocated or grown extents without
+//! their own fdatasync is lost).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use crate::random::Random;
+
+/// One block's bytes. Zeroes are the absence of one.
+pub type Bytes = Rc<[u8]>;
+
+#[derive(Clone, Debug)]
+struct Current {
+    bytes: Bytes,
+    /// Its extent is not durable.
+    fresh: bool,
+}
+
+#[derive(Default, Debug)]
+pub struct Media {
+    size: u64,
+    blocks: BTreeMap<u64, Current>,
+    durable_size: u64,
+    durable: BTreeMap<u64, Bytes>,
+    /// Blocks of `blocks` that differ from `durable`, and what they held in between: any of it may be what a power loss leaves.
+    dirty: BTreeMap<u64, Vec<Bytes>>,
+    /// Blocks written since they were allocated or the file was renamed: may not be written again.
+    written: BTreeSet<u64>,
+}
+
+/// What a flush will make durable: taken when it starts.
+#[derive(Debug)]
+pub struct Snapshot {
+    blocks: Vec<(u64, Bytes)>,
+    /// Of the file's own flush: extents and size too.
+    size: Option<u64>,
+    /// Cut away and not yet durably so; of the file's own flush.
+    cut: Vec<u64>,
+}
+
+impl Media {
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub fn dirty(&self) -> bool {
+        !self.dirty.is_empty() || self.size != self.durable_size
+    }
+
+    pub fn read(&self, block: u64, into: &mut [u8]) {
+        match self.blocks.get(&block) {
+            Some(current) => into.copy_from_slice(&current.bytes),
+            None => into.fill(0),
+        }
+    }
+
+    pub fn write(&mut self, block: u64, bytes: Bytes) {
+        let size = (block + 1) * bytes.len() as u64;
+        self.size = self.size.max(size);
+        let older = self.dirty.entry(block).or_default();
+        match self.blocks.get_mut(&block) {
+            Some(current) => older.push(std::mem::replace(&mut current.bytes, bytes)),
+            None => {
+                self.blocks.insert(block, Current { bytes, fresh: true });
+            }
+        }
+    }
+
+    /// Counts a write against the rule that no block is written twice; false when it was.
+    pub fn write_once(&mut self, block: u64) -> bool {
+        self.written.insert(block)
+    }
+
+    /// Another life of the file: recycled under a new name, or opened by a new process.
+    pub fn renew(&mut self) {
+        self.written.clear();
+    }
+
+    pub fn grow(&mut self, size: u64) {
+        self.size = self.size.max(size);
+    }
+
+    pub fn truncate(&mut self, size: u64, block_bytes: u64) {
+        let first_gone = size.div_ceil(block_bytes);
+        self.blocks.split_off(&first_gone);
+        self.dirty.split_off(&first_gone);
+        // The block that the cut goes through may be written again, as all behind it.
+        self.written.split_off(&(size / block_bytes));
+        let inside = (size % block_bytes) as usize;
+        if size < self.size && inside > 0 && self.blocks.contains_key(&(size / block_bytes)) {
+            let block = size / block_bytes;
+            let mut bytes = self.blocks[&block].bytes.to_vec();
+            bytes[inside..].fill(0);
+            self.write(block, bytes.into());
+        }
+        self.size = size;
+    }
+
+    /// `own`: the flush names this file. Without it only what lies in mapped extents is covered.
+    pub fn snapshot(&self, own: bool) -> Snapshot {
+        let covered = self.dirty.keys().filter_map(|block| {
+            let current = &self.blocks[block];
+            (own || !current.fresh).then(|| (*block, current.bytes.clone()))
+        });
+        let cut = self.durable.keys().filter(|block| own && !self.blocks.contains_key(block));
+        Snapshot { blocks: covered.collect(), size: own.then_some(self.size), cut: cut.copied().collect() }
+    }
+
+    pub fn flushed(&mut self, snapshot: Snapshot) {
+        let own = snapshot.size.is_some();
+        if let Some(size) = snapshot.size {
+            self.durable_size = size;
+        }
+        for block in snapshot.cut {
+            self.durable.remove(&block);
+        }
+        for (block, bytes) in snapshot.blocks {
+            let Some(current) = self.blocks.get_mut(&block) else { continue };
+            current.fresh &= !own;
+            if Rc::ptr_eq(&current.bytes, &bytes) {
+                self.dirty.remove(&block);
+            } else if let Some(older) = self.dirty.get_mut(&block)
+                && let Some(at) = older.iter().position(|version| Rc::ptr_eq(version, &bytes))
+            {
+                // What was before it can't come back; what came after is still open.
+                older.drain(..=at);
+            }
+            self.durable.insert(block, bytes);
+        }
+    }
+
+    /// The device loses its power; `stale` is what unwritten extents may show instead of zeroes. Everything left is durable.
+    pub fn lose_power(&mut self, random: &mut Random, block_bytes: u64, stale: &[Bytes]) {
+        if self.dirty() {
+            let mut left = self.durable.clone();
+            for (block, older) in std::mem::take(&mut self.dirty) {
+                // One that was cut away and not flushed is not in `blocks`; `dirty` has only what is.
+                let new = self.blocks[&block].bytes.clone();
+                match survivor(random, self.durable.get(&block), &older, new, stale) {
+                    Some(bytes) => left.insert(block, bytes),
+                    None => left.remove(&block),
+                };
+            }
+            if random.chance(0.5) {
+                self.durable_size = self.size;
+            }
+            let end = self.durable_size.div_ceil(block_bytes);
+            left.split_off(&end);
+            self.durable = left;
+        }
+        self.size = self.durable_size;
+        self.blocks = self
+            .durable
+            .iter()
+            .map(|(block, bytes)| (*block, Current { bytes: bytes.clone(), fresh: false }))
+            .collect();
+        self.written.clear();
+    }
+
+    /// Some of what is durable: stale bytes for others.
+    pub fn sample(&self, random: &mut Random) -> Option<Bytes> {
+        if self.durable.is_empty() {
+            return None;
+        }
+        let at = random.below(self.durable.len() as u64) as usize;
+        self.durable.values().nth(at).cloned()
+    }
+}
+
+/// What a power loss leaves of one dirty block.
+fn survivor(
+    random: &mut Random,
+    durable: Option<&Bytes>,
+    older: &[Bytes],
+    new: Bytes,
+    stale: &[Bytes],
+) -> Option<Bytes> {
+    let before = || durable.cloned();
+    match random.below(8) {
+        0..=2 => Some(new),
+        3..=5 => before(),
+        6 => {
+            // Torn: a front of the new over what was there.
+            let mut bytes = before().map_or_else(|| vec![0; new.len()], |bytes| bytes.to_vec());
+            let cut = random.below(new.len() as u64) as usize;
+            bytes[..cut].copy_from_slice(&new[..cut]);
+            Some(bytes.into())
+        }
+        _ if durable.is_none() && !stale.is_empty() => Some(stale[random.below(stale.len() as u64) as usize].clone()),
+        _ if !older.is_empty() => Some(older[random.below(older.len() as u64) as usize].clone()),
+        _ => before(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 512;
+
+    fn filled(byte: u8) -> Bytes {
+        vec![byte; BLOCK as usize].into()
+    }
+    fn first(media: &Media, block: u64) -> u8 {
+        let mut bytes = vec![0; BLOCK as usize];
+        media.read(block, &mut bytes);
+        bytes[0]
+    }
+    fn flush(media: &mut Media, own: bool) {
+        let snapshot = media.snapshot(own);
+        media.flushed(snapshot);
+    }
+    /// First bytes of `block` over many power losses.
+    fn outcomes(make: impl Fn() -> Media, block: u64) -> BTreeSet<u8> {
+        (0..300)
+            .map(|seed| {
+                let mut media = make();
+                media.lose_power(&mut Random::new(seed), BLOCK, &[filled(9)]);
+                if media.size() > block * BLOCK { first(&media, block) } else { 255 }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_fresh_block_needs_its_own_flush() {
+        let make = |own: Option<bool>| {
+            move || {
+                let mut media = Media::default();
+                media.grow(4 * BLOCK);
+                flush(&mut media, true);
+                media.write(1, filled(1));
+                if let Some(own) = own {
+                    flush(&mut media, own);
+                }
+                media
+            }
+        };
+        assert_eq!(outcomes(make(None), 1), [0, 1, 9].into());
+        assert_eq!(outcomes(make(Some(false)), 1), [0, 1, 9].into());
+        assert_eq!(outcomes(make(Some(true)), 1), [1].into());
+    }
+
+    #[test]
+    fn a_mapped_block_is_covered_by_any_flush() {
+        let make = |flushed: bool| {
+            move || {
+                let mut media = Media::default();
+                media.write(0, filled(1));
+                flush(&mut media, true);
+                media.write(0, filled(2));
+                media.write(0, filled(3));
+                if flushed {
+                    flush(&mut media, false);
+                }
+                media
+            }
+        };
+        assert_eq!(outcomes(make(false), 0), [1, 2, 3].into());
+        assert_eq!(outcomes(make(true), 0), [3].into());
+    }
+
+    #[test]
+    fn a_write_behind_the_start_of_a_flush_is_not_covered() {
+        let mut media = Media::default();
+        media.write(0, filled(1));
+        let snapshot = media.snapshot(true);
+        media.write(0, filled(2));
+        media.write(1, filled(2));
+        media.flushed(snapshot);
+        assert!(media.dirty());
+        assert_eq!(media.dirty.keys().copied().collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn a_cut_is_undone_until_it_is_flushed() {
+        let make = |flushed: bool| {
+            move || {
+                let mut media = Media::default();
+                media.write(0, filled(1));
+                media.write(1, filled(2));
+                flush(&mut media, true);
+                media.truncate(BLOCK, BLOCK);
+                if flushed {
+                    flush(&mut media, true);
+                }
+                media
+            }
+        };
+        assert_eq!(outcomes(make(false), 1), [2, 255].into());
+        assert_eq!(outcomes(make(true), 1), [255].into());
+        // Allocated again behind a cut that was not flushed: the extent is a new one.
+        let again = || {
+            let mut media = make(false)();
+            media.write(1, filled(3));
+            flush(&mut media, false);
+            media
+        };
+        assert!(outcomes(again, 1).len() > 1);
+    }
+}

@@ -1,0 +1,166 @@
+//! What a seed draws: how the world is built, and what goes wrong in it.
+
+use ringmain_types::Limits;
+
+use crate::random::Random;
+
+/// Drawn once a seed. Swarm testing (Groce et al., 2012): half of the faults are off in each run, so that runs differ in kind, not
+/// only in order. Write and flush errors, full disks, rot, and refused memory are to come (the issue on the hostile world).
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    pub disk_latency_ns: (u64, u64),
+    pub disk_stall: f32,
+    pub completions_reordered: f32,
+    pub network_latency_ns: (u64, u64),
+    pub mesh_delay_ns: (u64, u64),
+    pub bytes_split: f32,
+    /// Mean times between two of a kind, in virtual nanoseconds; 0: never.
+    pub kill_ns: u64,
+    pub power_loss_ns: u64,
+    pub clean_stop_ns: u64,
+    pub vanish_ns: u64,
+    pub wall_jump_ns: u64,
+    /// How often each may happen.
+    pub each_max: u32,
+}
+
+/// The kinds of faults that strike at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strike {
+    Kill,
+    PowerLoss,
+    CleanStop,
+    Vanish,
+    WallJump,
+}
+
+impl Faults {
+    pub fn draw(random: &mut Random) -> Faults {
+        let mut often = |from: u64, to: u64| if random.chance(0.5) { random.between(from, to) * 1_000_000 } else { 0 };
+        let (kill_ns, power_loss_ns, clean_stop_ns) = (often(20, 300), often(20, 300), often(50, 400));
+        let (vanish_ns, wall_jump_ns) = (often(10, 200), often(10, 200));
+        let mut rate = |to: f32| if random.chance(0.5) { to * random.below(100) as f32 / 100.0 } else { 0.0 };
+        let (disk_stall, completions_reordered, bytes_split) = (rate(0.05), rate(1.0), rate(0.5));
+        let mut upper = |small: u64, large: u64| if random.chance(0.5) { small } else { large } * 1000;
+        Faults {
+            disk_latency_ns: (20_000, upper(200, 3_000)),
+            disk_stall,
+            completions_reordered,
+            network_latency_ns: (10_000, upper(100, 5_000)),
+            mesh_delay_ns: (500, upper(5, 500)),
+            bytes_split,
+            kill_ns,
+            power_loss_ns,
+            clean_stop_ns,
+            vanish_ns,
+            wall_jump_ns,
+            each_max: 4,
+        }
+    }
+
+    /// Nothing goes wrong.
+    pub fn none() -> Faults {
+        Faults {
+            disk_latency_ns: (20_000, 200_000),
+            network_latency_ns: (10_000, 100_000),
+            mesh_delay_ns: (500, 5_000),
+            ..Default::default()
+        }
+    }
+
+    pub fn strikes(&self) -> [(Strike, u64); 5] {
+        [
+            (Strike::Kill, self.kill_ns),
+            (Strike::PowerLoss, self.power_loss_ns),
+            (Strike::CleanStop, self.clean_stop_ns),
+            (Strike::Vanish, self.vanish_ns),
+            (Strike::WallJump, self.wall_jump_ns),
+        ]
+    }
+}
+
+/// How large a world is and how long its troubles last.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub shards: u16,
+    pub limits: Limits,
+    pub faults: Faults,
+    /// Faults stop here; then everything must end within `CALM_NS_MAX`.
+    pub chaos_ns: u64,
+    pub flush_covers: bool,
+    /// Power is cut at this point: each submission and each completion of a disk operation is one.
+    pub cut_at: Option<u64>,
+    pub work: Work,
+}
+
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub topics: u32,
+    pub partitions_max: u64,
+    pub producers: u32,
+    pub consumers: u32,
+    pub churns: u32,
+    pub churn_rounds: u32,
+    pub trims: u32,
+    pub values: (u64, u64),
+}
+
+impl Plan {
+    pub fn draw(seed: u64) -> Plan {
+        let mut random = Random::new(seed);
+        let faults = Faults::draw(&mut random);
+        let mut limits = Limits::tiny();
+        limits.segment_bytes_max = (8 << 10) << random.below(4);
+        if random.chance(0.1) {
+            // As in production but for memory: other edges are near.
+            limits =
+                Limits { journal_bytes: 1 << 20, segment_allocate_bytes: 64 << 10, ..Limits::production(64 << 20) };
+        }
+        let work = Work {
+            topics: random.between(1, 3) as u32,
+            partitions_max: random.between(1, 4),
+            producers: random.between(1, 3) as u32,
+            consumers: random.between(1, 2) as u32,
+            churns: random.below(2) as u32,
+            churn_rounds: random.between(1, 4) as u32,
+            trims: if random.chance(0.3) { random.between(1, 4) as u32 } else { 0 },
+            values: (10, 120),
+        };
+        Plan {
+            seed,
+            shards: [1, 2, 2, 2, 3][random.below(5) as usize],
+            limits,
+            faults,
+            chaos_ns: random.between(100, 600) * 1_000_000,
+            flush_covers: random.chance(0.7),
+            cut_at: None,
+            work,
+        }
+    }
+
+    /// A short history without other faults, cut at one point.
+    pub fn cut(seed: u64, point: u64) -> Plan {
+        let work = Work {
+            topics: 2,
+            partitions_max: 2,
+            producers: 2,
+            consumers: 1,
+            churns: 1,
+            churn_rounds: 1,
+            trims: 1,
+            values: (15, 25),
+        };
+        let mut limits = Limits::tiny();
+        limits.segment_bytes_max = 8 << 10;
+        Plan {
+            shards: 2,
+            faults: Faults { completions_reordered: 0.3, ..Faults::none() },
+            chaos_ns: 60_000_000,
+            cut_at: Some(point),
+            limits,
+            work,
+            ..Plan::draw(seed)
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What the clients were promised, and whether it is kept. Fed by what clients saw and by the shards' notes, never by a look into a
+//! shard.
+//!
+//! | invariant | broken by |
+//! |---|---|
+//! | one offset, one value, the same bytes for ever | `acked`, `read` |
+//! | offsets dense from the log start to the end | `read` after `read` |
+//! | no value twice (nobody here writes a value twice but idempotent retries) | `acked`, `read` |
+//! | order per producer and partition | `read` after `read` |
+//! | nothing that was refused, or was meant for another partition, appears | `read` |
+//! | an acknowledged end never falls back: high watermark, latest offset, recovered end | `end_seen`, `recovered` |
+//! | log start <= high watermark; the start is where DeleteRecords put it | `bounds` |
+//! | a producer id is given once | `producer` |
+//! | an acknowledged topic keeps its id | `topic_id` |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringmain_types::{Offset, Partition, ProducerId, TopicId};
+
+use crate::value::ValueId;
+
+/// A topic as the simulation counts them: another number for each life of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TopicNumber(pub u32);
+
+/// One partition of one life of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    pub topic: TopicNumber,
+    pub index: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// Acked is durable.
+    Group,
+    /// Acked may be lost with its process.
+    Async,
+}
+
+#[derive(Clone, Debug)]
+pub struct Topic {
+    pub name: String,
+    pub id: TopicId,
+    pub partitions: i32,
+    pub keeping: Keeping,
+    /// Retention moves its start.
+    pub retained: bool,
+    /// One client's own: others leave it alone.
+    pub private: bool,
+}
+
+#[derive(Default, Debug)]
+struct Log {
+    at: BTreeMap<i64, ValueId>,
+    place: BTreeMap<ValueId, i64>,
+    refused: BTreeSet<ValueId>,
+    /// Behind the last offset that was acked or read.
+    end: i64,
+    /// Acknowledged, and asked for, by DeleteRecords.
+    start: i64,
+    start_asked: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Broken {
+    pub invariant: &'static str,
+    pub text: String,
+}
+
+#[derive(Default, Debug)]
+pub struct Ledger {
+    topics: BTreeMap<TopicNumber, Topic>,
+    ids: BTreeMap<TopicId, TopicNumber>,
+    logs: BTreeMap<Key, Log>,
+    meant: BTreeMap<ValueId, Key>,
+    producers: BTreeSet<ProducerId>,
+    next_topic: u32,
+    pub acked: u64,
+    pub read: u64,
+    broken: Option<Broken>,
+}
+
+impl Ledger {
+    pub fn broken(&mut self) -> Option<Broken> {
+        self.broken.take()
+    }
+
+    pub fn fail(&mut self, invariant: &'static str, text: String) {
+        self.broken.get_or_insert(Broken { invariant, text });
+    }
+
+    /// A topic whose creation was acknowledged, or that was found after a creation that nobody answered.
+    pub fn ready(&mut self, topic: Topic) -> TopicNumber {
+        let number = TopicNumber(self.next_topic);
+        self.next_topic += 1;
+        if let Some(before) = self.ids.insert(topic.id, number) {
+            let name = &self.topics[&before].name;
+            self.fail("topic ids are unique", format!("{:?} of {} was {name}'s", topic.id, topic.name));
+        }
+        for index in 0..topic.partitions {
+            self.logs.insert(Key { topic: number, index }, Log::default());
+        }
+        self.topics.insert(number, topic);
+        number
+    }
+
+    pub fn topic(&self, number: TopicNumber) -> &Topic {
+        &self.topics[&number]
+    }
+
+    pub fn by_id(&self, id: TopicId) -> Option<TopicNumber> {
+        self.ids.get(&id).copied()
+    }
+
+    pub fn by_name(&self, name: &str) -> Option<TopicNumber> {
+        self.topics.iter().rev().find(|(_, topic)| topic.name == name).map(|(number, _)| *number)
+    }
+
+    /// Partitions that everybody may use.
+    pub fn shared(&self) -> Vec<Key> {
+        self.logs.keys().filter(|key| !self.topics[&key.topic].private).copied().collect()
+    }
+
+    /// Everything of this topic is gone and nobody will ask for it again.
+    pub fn forget(&mut self, number: TopicNumber) {
+        self.logs.retain(|key, _| key.topic != number);
+    }
+
+    /// Behind the last offset that was acknowledged or read: what any later answer must reach.
+    pub fn end(&self, key: Key) -> i64 {
+        self.logs.get(&key).map_or(0, |log| log.end)
+    }
+
+    pub fn producer(&mut self, id: ProducerId) {
+        if !self.producers.insert(id) {
+            self.fail("a producer id is given once", format!("{id:?} was given twice"));
+        }
+    }
+
+    pub fn meant(&mut self, key: Key, value: ValueId) {
+        self.meant.insert(value, key);
+    }
+
+    pub fn refused(&mut self, key: Key, value: ValueId) {
+        if let Some(log) = self.logs.get_mut(&key) {
+            log.refused.insert(value);
+        }
+    }
+
+    pub fn acked(&mut self, key: Key, base: Offset, values: &[ValueId]) {
+        self.acked += values.len() as u64;
+        for (offset, value) in (base.0..).zip(values) {
+            self.place("acked", key, offset, *value);
+        }
+    }
+
+    pub fn read(&mut self, key: Key, offset: i64, value: ValueId) {
+        self.read += 1;
+        self.place("read", key, offset, value);
+    }
+
+    fn place(&mut self, how: &'static str, key: Key, offset: i64, value: ValueId) {
+        let what = |key: Key| format!("{how}: {value:?} at {offset} of {key:?}");
+        if self.meant.get(&value) != Some(&key) {
+            let meant = self.meant.get(&value).copied();
+            return self.fail("a record is where it was sent", format!("{}, meant for {meant:?}", what(key)));
+        }
+        let Some(log) = self.logs.get_mut(&key) else { return };
+        if log.refused.contains(&value) {
+            return self.fail("what was refused does not appear", what(key));
+        }
+        if let Some(before) = log.at.insert(offset, value)
+            && before != value
+        {
+            return self.fail("one offset, one value, for ever", format!("{}, where {before:?} was", what(key)));
+        }
+        if let Some(before) = log.place.insert(value, offset)
+            && before != offset
+        {
+            return self.fail("no value twice", format!("{}, and it was at {before}", what(key)));
+        }
+        log.end = log.end.max(offset + 1);
+    }
+
+    /// A high watermark or a latest offset in an answer to a question that was asked when the end was `floor`.
+    pub fn end_seen(&mut self, what: &str, key: Key, floor: i64, end: Offset) {
+        if end.0 < floor && self.topics[&key.topic].keeping == Keeping::Group {
+            self.fail("an acknowledged end never falls back", format!("{what} {} of {key:?}, after {floor}", end.0));
+        }
+    }
+
+    /// Log start and high watermark in one answer.
+    pub fn bounds(&mut self, key: Key, start: Offset, end: Offset) {
+        if start.0 < 0 || start.0 > end.0 {
+            self.fail("log start <= high watermark", format!("{} > {} of {key:?}", start.0, end.0));
+        }
+        let Some(log) = self.logs.get(&key) else { return };
+        if start.0 > log.start_asked && !self.topics[&key.topic].retained {
+            let asked = log.start_asked;
+            self.fail("the log starts where it was put", format!("{} of {key:?}, never asked above {asked}", start.0));
+        }
+    }
+
+    /// The log start in an answer to a question that was asked when `floor` was acknowledged as deleted.
+    pub fn start_seen(&mut self, key: Key, floor: i64, start: Offset) {
+        if start.0 < floor {
+            self.fail("deleted records stay deleted", format!("start {} of {key:?}, after {floor}", start.0));
+        }
+    }
+
+    pub fn start(&self, key: Key) -> i64 {
+        self.logs.get(&key).map_or(0, |log| log.start)
+    }
+
+    /// Below this, records may be gone.
+    pub fn delete_limit(&self, key: Key) -> i64 {
+        self.logs.get(&key).map_or(0, |log| log.start_asked)
+    }
+
+    pub fn delete_asked(&mut self, key: Key, to: i64) {
+        if let Some(log) = self.logs.get_mut(&key) {
+            log.start_asked = log.start_asked.max(to);
+        }
+    }
+
+    pub fn deleted(&mut self, key: Key, start: Offset) {
+        if let Some(log) = self.logs.get_mut(&key) {
+            log.start = log.start.max(start.0);
+        }
+    }
+
+    /// A shard says how far a log reaches after a start.
+    pub fn recovered(&mut self, partition: Partition, start: Offset, end: Offset) {
+        let Some(number) = self.by_id(partition.topic) else { return };
+        let key = Key { topic: number, index: partition.index.0 };
+        if !self.logs.contains_key(&key) {
+            return;
+        }
+        self.end_seen("recovered end", key, self.end(key), end);
+        self.start_seen(key, self.start(key), start);
+    }
+
+    /// The process ended without being asked to: what was not promised may be gone.
+    pub fn crashed(&mut self) {
+        for (key, log) in &mut self.logs {
+            if self.topics[&key.topic].keeping == Keeping::Async {
+                log.at.clear();
+                log.place.clear();
+                log.end = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = Key { topic: TopicNumber(0), index: 0 };
+
+    fn value(number: u32) -> ValueId {
+        ValueId { client: 1, number }
+    }
+    fn ledger(keeping: Keeping) -> Ledger {
+        let mut ledger = Ledger::default();
+        let name = "t".to_string();
+        ledger.ready(Topic { name, id: TopicId(5), partitions: 2, keeping, retained: false, private: false });
+        for number in 0..10 {
+            ledger.meant(KEY, value(number));
+        }
+        ledger
+    }
+    fn broken(play: impl Fn(&mut Ledger)) -> Option<&'static str> {
+        let mut ledger = ledger(Keeping::Group);
+        play(&mut ledger);
+        ledger.broken().map(|broken| broken.invariant)
+    }
+
+    #[test]
+    fn each_promise_can_be_broken() {
+        let acked = |ledger: &mut Ledger| ledger.acked(KEY, Offset(0), &[value(0), value(1)]);
+        assert_eq!(broken(acked), None);
+        type Case = (&'static str, fn(&mut Ledger));
+        let cases: [Case; 8] = [
+            ("one offset, one value, for ever", |l| l.read(KEY, 1, value(2))),
+            ("no value twice", |l| l.read(KEY, 5, value(1))),
+            ("a record is where it was sent", |l| l.read(KEY, 5, value(77))),
+            ("an acknowledged end never falls back", |l| l.end_seen("end", KEY, 2, Offset(1))),
+            ("log start <= high watermark", |l| l.bounds(KEY, Offset(3), Offset(2))),
+            ("the log starts where it was put", |l| l.bounds(KEY, Offset(1), Offset(2))),
+            ("deleted records stay deleted", |l| l.start_seen(KEY, 1, Offset(0))),
+            ("what was refused does not appear", |l| {
+                l.refused(KEY, value(3));
+                l.read(KEY, 2, value(3));
+            }),
+        ];
+        for (invariant, play) in cases {
+            let found = broken(|ledger| {
+                acked(ledger);
+                play(ledger);
+            });
+            assert_eq!(found, Some(invariant));
+        }
+    }
+
+    #[test]
+    fn a_crash_releases_only_what_was_not_promised() {
+        for (keeping, held) in [(Keeping::Group, true), (Keeping::Async, false)] {
+            let mut ledger = ledger(keeping);
+            ledger.acked(KEY, Offset(0), &[value(0)]);
+            ledger.crashed();
+            ledger.read(KEY, 0, value(1));
+            assert_eq!(ledger.broken().is_some(), held);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Bounded rings between shards: per ordered pair one for calls and one for returns, each in order, with a delay.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ringmain_shard::mesh::{CallId, Mesh, Return};
+use ringmain_types::ShardId;
+
+use crate::random::Random;
+
+/// One ring of one ordered pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ring {
+    pub from: ShardId,
+    pub to: ShardId,
+    pub returns: bool,
+}
+
+pub struct SimMesh {
+    delay_ns: (u64, u64),
+    calls_max: usize,
+    rings: BTreeMap<Ring, Lane>,
+    /// Asked and not yet answered for good, with who is to answer.
+    open: BTreeMap<CallId, ShardId>,
+    /// Of each pair (from, to): how many of `open`.
+    unanswered: BTreeMap<(ShardId, ShardId), usize>,
+    answered: BTreeSet<CallId>,
+    pub messages: u64,
+}
+
+#[derive(Default)]
+struct Lane {
+    waiting: VecDeque<Mesh>,
+    last_ns: u64,
+}
+
+impl SimMesh {
+    pub fn new(delay_ns: (u64, u64), calls_max: u16) -> SimMesh {
+        SimMesh {
+            delay_ns,
+            calls_max: usize::from(calls_max),
+            rings: BTreeMap::new(),
+            open: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            messages: 0,
+        }
+    }
+
+    /// Takes a message and says which ring delivers its front when.
+    pub fn send(
+        &mut self,
+        now_ns: u64,
+        random: &mut Random,
+        from: ShardId,
+        to: ShardId,
+        message: Mesh,
+    ) -> Result<(u64, Ring), String> {
+        if from == to {
+            return Err(format!("shard {} sends to itself", from.0));
+        }
+        self.account(from, to, &message)?;
+        self.messages += 1;
+        let ring = Ring { from, to, returns: matches!(message, Mesh::Return { .. }) };
+        let lane = self.rings.entry(ring).or_default();
+        lane.waiting.push_back(message);
+        lane.last_ns = (lane.last_ns + 1).max(now_ns + random.skewed(self.delay_ns.0, self.delay_ns.1));
+        Ok((lane.last_ns, ring))
+    }
+
+    fn account(&mut self, from: ShardId, to: ShardId, message: &Mesh) -> Result<(), String> {
+        match message {
+            Mesh::Call { id, .. } => {
+                if id.from != from {
+                    return Err(format!("shard {} sends a call of shard {}", from.0, id.from.0));
+                }
+                if self.open.insert(*id, to).is_some() || self.answered.contains(id) {
+                    return Err(format!("{id:?} is used twice"));
+                }
+                let count = self.unanswered.entry((from, to)).or_default();
+                *count += 1;
+                if *count > self.calls_max {
+                    return Err(format!("{count} unanswered calls from shard {} to {}", from.0, to.0));
+                }
+            }
+            Mesh::Return { id, result } => {
+                if self.open.get(id) != Some(&from) || id.from != to {
+                    return Err(format!(
+                        "shard {} answers {id:?}, which nobody asked of it or which is answered",
+                        from.0
+                    ));
+                }
+                if !matches!(result, Return::Waiting) {
+                    self.open.remove(id);
+                    self.answered.insert(*id);
+                    *self.unanswered.entry((to, from)).or_default() -= 1;
+                }
+            }
+            Mesh::Cancel { .. } | Mesh::Image(_) | Mesh::Applied { .. } => {}
+        }
+        Ok(())
+    }
+
+    pub fn deliver(&mut self, ring: Ring) -> Option<Mesh> {
+        self.rings.get_mut(&ring)?.waiting.pop_front()
+    }
+
+    /// A new process has new rings.
+    pub fn reset(&mut self) {
+        self.rings.clear();
+        self.open.clear();
+        self.unanswered.clear();
+        self.answered.clear();
+    }
+}

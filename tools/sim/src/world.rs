@@ -1,0 +1,613 @@
+//! One broker of several shards, its disk, its clients, one clock, one seed.
+//!
+//! ```text
+//! chaos: clients work, faults strike -> calm: no faults, everything pending ends -> audit: a fresh reader reads it all
+//!   -> clean stop, start, audit again -> end
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ringmain_shard::{Config, Effects, Note, Shard, turn};
+use ringmain_types::{BrokerId, DirId, Instant, Now, Offset, Partition, ShardId, WallMs};
+
+use crate::clients::{self, Action, Client, Context};
+use crate::digest::Digest;
+use crate::disk::{self, SimDisk};
+use crate::events::{Event, Events};
+use crate::faults::{Plan, Strike};
+use crate::hands::{Arrived, Outside, SimHands};
+use crate::ledger::{Broken, Ledger};
+use crate::mesh::SimMesh;
+use crate::network::{self, Network};
+use crate::random::Random;
+use crate::trace::Trace;
+
+/// 2026-01-01.
+const WALL_START_MS: i64 = 1_767_225_600_000;
+/// Once faults have stopped, all that is pending ends within this, and so does each audit.
+const CALM_NS_MAX: u64 = 60_000_000_000;
+/// A start, up to `Note::Ready` of every shard, and a clean stop.
+const START_NS_MAX: u64 = 20_000_000_000;
+/// Far above what any history needs: past it, something spins.
+const STEPS_MAX: u64 = 2_000_000;
+
+/// A promise was broken.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub seed: u64,
+    pub at_ns: u64,
+    pub invariant: String,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub digest: u64,
+    pub steps: u64,
+    pub virtual_ns: u64,
+    pub acked: u64,
+    pub read: u64,
+    pub disk: disk::Counts,
+    pub mesh: u64,
+    /// Points at which power could have been cut.
+    pub points: u64,
+    pub starts: u32,
+    pub strikes: BTreeMap<Strike, u32>,
+    /// The cut that was planned has come.
+    pub cut: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Chaos,
+    Calm,
+    Audit,
+    /// The clean stop after the first audit.
+    Stop,
+    SecondAudit,
+    End,
+}
+
+struct Core {
+    shard: Option<Shard>,
+    inbox: VecDeque<Arrived>,
+    effects: Effects,
+    /// `u64::MAX`: none.
+    next_turn_ns: u64,
+    ready: bool,
+    stopped: bool,
+}
+
+pub struct World {
+    plan: Plan,
+    outside: Outside,
+    cores: Vec<Core>,
+    clients: Vec<Box<dyn Client>>,
+    auditors: usize,
+    ledger: Ledger,
+    visible: BTreeMap<Partition, Offset>,
+    next_link: u64,
+    wall_jump_ms: i64,
+    phase: Phase,
+    phase_until_ns: u64,
+    start_until_ns: u64,
+    /// A clean stop is under way.
+    stopping: bool,
+    running: bool,
+    report: Report,
+}
+
+impl World {
+    pub fn new(plan: Plan, trace: Trace) -> World {
+        let mut random = Random::new(plan.seed ^ 0x0077_6f72_6c64);
+        let faults = &plan.faults;
+        let manner = disk::Manner {
+            block_bytes: plan.limits.block_bytes,
+            flush_covers: plan.flush_covers,
+            latency_ns: faults.disk_latency_ns,
+            stall: faults.disk_stall,
+            stall_ns: (1_000_000, 100_000_000),
+            reordered: faults.completions_reordered,
+        };
+        let network = network::Manner { latency_ns: faults.network_latency_ns, split: faults.bytes_split };
+        let mut outside = Outside {
+            now_ns: 1_000_000_000,
+            random: random.fork(),
+            events: Events::default(),
+            disk: SimDisk::new(manner),
+            mesh: SimMesh::new(faults.mesh_delay_ns, plan.limits.calls_inflight_max),
+            network: Network::new(network, plan.shards),
+            digest: Digest::default(),
+            trace,
+            points: 0,
+            cut_at: plan.cut_at,
+            cut: false,
+            fault: None,
+        };
+        let start_ns = outside.now_ns;
+        outside.events.push(start_ns, Event::Start);
+        outside.events.push(start_ns + plan.chaos_ns, Event::Calm);
+        let clients = cast(&plan, &mut random, start_ns);
+        for client in 0..clients.len() {
+            outside.events.push(start_ns + random.below(5_000_000), Event::Wake { client });
+        }
+        for (strike, mean_ns) in faults.strikes() {
+            if mean_ns > 0 {
+                outside.events.push(start_ns + random.below(2 * mean_ns), Event::Strike(strike));
+            }
+        }
+        World {
+            outside,
+            cores: Vec::new(),
+            clients,
+            auditors: 0,
+            ledger: Ledger::default(),
+            visible: BTreeMap::new(),
+            next_link: 1,
+            wall_jump_ms: 0,
+            phase: Phase::Chaos,
+            phase_until_ns: u64::MAX,
+            start_until_ns: u64::MAX,
+            stopping: false,
+            running: false,
+            report: Report::default(),
+            plan,
+        }
+    }
+
+    /// To the end of the history.
+    pub fn run(mut self) -> Result<Report, Violation> {
+        while self.phase != Phase::End {
+            self.step()?;
+        }
+        let mut digest = self.outside.digest;
+        digest.number(self.outside.disk.digest.0);
+        Ok(Report {
+            digest: digest.0,
+            virtual_ns: self.outside.now_ns,
+            acked: self.ledger.acked,
+            read: self.ledger.read,
+            disk: self.outside.disk.counts,
+            mesh: self.outside.mesh.messages,
+            points: self.outside.points,
+            cut: self.outside.cut_at.is_some_and(|at| at <= self.outside.points),
+            ..self.report
+        })
+    }
+
+    /// The earliest event.
+    fn step(&mut self) -> Result<(), Violation> {
+        let Some((at_ns, event)) = self.outside.events.pop() else {
+            return Err(self.violation("something is always to come", "no event is left".into()));
+        };
+        self.outside.now_ns = self.outside.now_ns.max(at_ns);
+        self.report.steps += 1;
+        self.play(at_ns, event);
+        if self.outside.cut {
+            self.outside.cut = false;
+            self.end_process(Strike::PowerLoss);
+        }
+        self.judge()
+    }
+
+    fn judge(&mut self) -> Result<(), Violation> {
+        if let Some(what) = self.outside.fault.take().or_else(|| self.outside.disk.fault.take()) {
+            return Err(self.violation("the seams' rules", what));
+        }
+        if let Some(Broken { invariant, text }) = self.ledger.broken() {
+            return Err(self.violation(invariant, text));
+        }
+        if self.report.steps > STEPS_MAX {
+            return Err(self.violation("nothing spins", format!("{STEPS_MAX} steps")));
+        }
+        let now_ns = self.outside.now_ns;
+        if now_ns > self.start_until_ns {
+            let what = if self.stopping { "a clean stop ends" } else { "a start ends" };
+            let slow: Vec<_> = self.cores.iter().map(|core| (core.ready, core.stopped)).collect();
+            return Err(self.violation(what, format!("after {START_NS_MAX} ns (ready, stopped): {slow:?}")));
+        }
+        if now_ns > self.phase_until_ns {
+            let open = self.clients.iter().filter(|client| !client.finished(&self.ledger));
+            let pending: Vec<_> = open.map(|client| client.describe()).collect();
+            return Err(self.violation("everything pending ends", format!("{:?}: {pending:?}", self.phase)));
+        }
+        self.advance();
+        Ok(())
+    }
+
+    fn violation(&self, invariant: &str, text: String) -> Violation {
+        Violation { seed: self.plan.seed, at_ns: self.outside.now_ns, invariant: invariant.into(), text }
+    }
+
+    fn play(&mut self, at_ns: u64, event: Event) {
+        match event {
+            Event::Turn(shard) => {
+                let core = &mut self.cores[usize::from(shard.0)];
+                if core.next_turn_ns == at_ns {
+                    core.next_turn_ns = u64::MAX;
+                    self.turn(shard);
+                }
+            }
+            Event::Disk(operation) => self.disk_done(operation),
+            Event::Mesh(ring) => {
+                if let Some(message) = self.outside.mesh.deliver(ring) {
+                    self.arrive(ring.to, Arrived::Mesh { from: ring.from, message });
+                }
+            }
+            Event::ToServer { link, bytes } => {
+                if let Some(connection) = self.outside.network.find(link)
+                    && self.outside.network.arrived(connection, &bytes)
+                {
+                    self.arrive(connection.shard, Arrived::Readable(connection));
+                }
+            }
+            Event::ToClient { client, link, bytes } => self.client(client, |c, cx| c.received(cx, link, &bytes)),
+            Event::Sent { connection, bytes } => self.arrive(connection.shard, Arrived::Sent { connection, bytes }),
+            Event::ClientClosed { client, link } => self.client(client, |c, cx| c.closed(cx, link)),
+            Event::Wake { client } => self.client(client, |_, _| {}),
+            Event::Strike(strike) => self.strike(strike),
+            Event::Start => self.start(),
+            Event::Calm => self.phase(Phase::Calm),
+        }
+    }
+
+    fn now(&self) -> Now {
+        let wall = WALL_START_MS + (self.outside.now_ns / 1_000_000) as i64 + self.wall_jump_ms;
+        Now { mono: Instant(self.outside.now_ns), wall: WallMs(wall) }
+    }
+
+    fn disk_done(&mut self, operation: disk::Operation) {
+        let outside = &mut self.outside;
+        let mut due = Vec::new();
+        let done = outside.disk.complete(outside.now_ns, &mut outside.random, operation, &mut due);
+        for (at, operation) in due {
+            outside.events.push(at, Event::Disk(operation));
+        }
+        // Done, but the shard does not hear of it.
+        if outside.point() {
+            return;
+        }
+        if let Some((shard, done)) = done {
+            self.arrive(shard, Arrived::Disk(done));
+        }
+    }
+
+    fn arrive(&mut self, shard: ShardId, arrived: Arrived) {
+        let core = &mut self.cores[usize::from(shard.0)];
+        core.inbox.push_back(arrived);
+        let at = self.outside.now_ns + 1_000 + self.outside.random.below(20_000);
+        self.turn_at(shard, at);
+    }
+
+    fn turn_at(&mut self, shard: ShardId, at_ns: u64) {
+        let core = &mut self.cores[usize::from(shard.0)];
+        if at_ns < core.next_turn_ns {
+            core.next_turn_ns = at_ns;
+            self.outside.events.push(at_ns, Event::Turn(shard));
+        }
+    }
+
+    /// What a node's loop does: a turn, and background work when there was room.
+    fn turn(&mut self, id: ShardId) {
+        let now = self.now();
+        let inputs_max = self.outside.random.between(1, 16) as usize;
+        let mut notes = Vec::new();
+        let core = &mut self.cores[usize::from(id.0)];
+        let Some(shard) = core.shard.as_mut() else { return };
+        let mut hands =
+            SimHands { shard: id, inbox: &mut core.inbox, outside: &mut self.outside, notes: &mut notes, inputs_max };
+        let busy = turn(shard, &mut hands, now, &mut core.effects);
+        let mut more = false;
+        if !busy && !hands.outside.cut {
+            more = shard.background(now, self.plan.limits.background_bytes_per_turn, &mut core.effects);
+            ringmain_shard::Hands::perform(&mut hands, &mut core.effects);
+        }
+        let deadline = shard.deadline();
+        let waits = !core.inbox.is_empty();
+        let now_ns = self.outside.now_ns;
+        if waits {
+            self.turn_at(id, now_ns + 2_000);
+        } else if busy || more {
+            // The loop spins before it parks: one more turn, which has room.
+            self.turn_at(id, now_ns + 20_000);
+        }
+        if let Some(Instant(at)) = deadline {
+            self.turn_at(id, at.max(now_ns + 1_000));
+        }
+        for note in notes {
+            self.note(id, note);
+        }
+    }
+
+    fn note(&mut self, shard: ShardId, note: Note) {
+        self.outside.trace.line(self.outside.now_ns, || format!("shard {}", shard.0), || format!("note {note:?}"));
+        match note {
+            Note::Ready => {
+                self.cores[usize::from(shard.0)].ready = true;
+                if self.cores.iter().all(|core| core.ready) && !self.stopping {
+                    self.start_until_ns = u64::MAX;
+                }
+            }
+            Note::Visible { partition, high_watermark } => {
+                let before = self.visible.insert(partition, high_watermark);
+                if before.is_some_and(|before| before > high_watermark) {
+                    let text = format!("{partition:?}: {high_watermark:?} after {before:?}");
+                    self.ledger.fail("the high watermark never falls within a life", text);
+                }
+            }
+            Note::Recovered { partition, report } => {
+                if !report.damage.is_empty() {
+                    self.ledger.fail("nothing rots here", format!("{partition:?}: {:?}", report.damage));
+                }
+                self.ledger.recovered(partition, report.start, report.end);
+            }
+            Note::Fenced { error, .. } => self.ledger.fail("no disk failed here", format!("{error}")),
+            Note::Stopped => {
+                self.cores[usize::from(shard.0)].stopped = true;
+                if self.stopping && self.cores.iter().all(|core| core.stopped) {
+                    self.end_process(Strike::CleanStop);
+                }
+            }
+            Note::Acked { base, next, .. } if base >= next => {
+                self.ledger.fail("an ack is of something", format!("{base:?}..{next:?}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets a client do something, then whatever comes of it.
+    fn client(&mut self, client: usize, act: impl FnOnce(&mut dyn Client, &mut Context<'_>)) {
+        let mut context = Context {
+            now_ns: self.outside.now_ns,
+            wall: self.now().wall,
+            random: &mut self.outside.random,
+            ledger: &mut self.ledger,
+            trace: self.outside.trace,
+            me: client,
+            next_link: &mut self.next_link,
+            actions: Vec::new(),
+            calm: self.phase > Phase::Chaos,
+        };
+        let who = &mut self.clients[client];
+        act(who.as_mut(), &mut context);
+        who.poll(&mut context);
+        for action in context.actions {
+            self.act(client, action);
+        }
+    }
+
+    fn act(&mut self, client: usize, action: Action) {
+        let outside = &mut self.outside;
+        match action {
+            Action::Connect(link) if self.running => {
+                let shard = ShardId(outside.random.below(u64::from(self.plan.shards)) as u16);
+                let (connection, peer) = outside.network.accept(shard, link, client);
+                self.arrive(shard, Arrived::Accepted { connection, peer });
+            }
+            Action::Connect(link) => {
+                let at = outside.now_ns + outside.network.latency(&mut outside.random);
+                outside.events.push(at, Event::ClientClosed { client, link });
+            }
+            Action::Send(link, bytes) => {
+                if let Some(at) = outside.network.server_at(outside.now_ns, &mut outside.random, link) {
+                    outside.events.push(at, Event::ToServer { link, bytes });
+                }
+            }
+            Action::Wake(at) => outside.events.push(at, Event::Wake { client }),
+        }
+    }
+
+    fn vanish(&mut self, connection: ringmain_types::ConnectionId) {
+        let why = network::vanished(&mut self.outside.random);
+        if let Some((link, client)) = self.outside.network.close(connection) {
+            self.arrive(connection.shard, Arrived::Closed { connection, why });
+            self.outside.events.push(self.outside.now_ns, Event::ClientClosed { client, link });
+        }
+    }
+
+    fn strike(&mut self, strike: Strike) {
+        if self.phase != Phase::Chaos {
+            return;
+        }
+        let mean = self.plan.faults.strikes().iter().find(|(kind, _)| *kind == strike).map_or(0, |(_, mean)| *mean);
+        let count = self.report.strikes.get(&strike).copied().unwrap_or(0);
+        if count < self.plan.faults.each_max {
+            let at = self.outside.now_ns + 1 + self.outside.random.below(2 * mean);
+            self.outside.events.push(at, Event::Strike(strike));
+        }
+        match strike {
+            Strike::Kill | Strike::PowerLoss if self.running => self.end_process(strike),
+            Strike::CleanStop if self.running && !self.stopping => self.stop(),
+            Strike::Vanish => {
+                let all = self.outside.network.all();
+                if !all.is_empty() {
+                    self.hit(strike);
+                    let at = self.outside.random.below(all.len() as u64) as usize;
+                    self.vanish(all[at]);
+                }
+            }
+            Strike::WallJump => {
+                self.hit(strike);
+                self.wall_jump_ms += self.outside.random.between(0, 7_200_000) as i64 - 3_600_000;
+            }
+            _ => {}
+        }
+    }
+
+    fn hit(&mut self, strike: Strike) {
+        *self.report.strikes.entry(strike).or_default() += 1;
+        self.outside.trace.line(self.outside.now_ns, || "world".into(), || format!("==== {strike:?}"));
+    }
+
+    fn start(&mut self) {
+        if self.running {
+            return;
+        }
+        self.report.starts += 1;
+        let (now_ns, listing) = (self.outside.now_ns, || format!("==== start on {:?}", self.outside.disk.listing()));
+        self.outside.trace.line(now_ns, || "world".into(), listing);
+        let now = self.now();
+        // A node takes its seed anew at each start.
+        let seed = self.outside.random.next();
+        self.cores.clear();
+        for shard in 0..self.plan.shards {
+            let mut effects = Effects::default();
+            let config = self.config(ShardId(shard), seed);
+            let shard = Shard::open(config, now, &mut effects);
+            self.cores.push(Core {
+                shard: Some(shard),
+                inbox: VecDeque::new(),
+                effects,
+                next_turn_ns: u64::MAX,
+                ready: false,
+                stopped: false,
+            });
+        }
+        for shard in 0..self.plan.shards {
+            // What `open` put into its effects leaves with the first turn.
+            let at = self.outside.now_ns + 1 + self.outside.random.below(10_000);
+            self.turn_at(ShardId(shard), at);
+        }
+        self.running = true;
+        self.start_until_ns = self.outside.now_ns + START_NS_MAX;
+    }
+
+    fn config(&self, shard: ShardId, seed: u64) -> Config {
+        Config {
+            broker: BrokerId(1),
+            shard,
+            shards: self.plan.shards,
+            dir: DirId(0),
+            limits: self.plan.limits.clone(),
+            seed,
+            journal_generation: 1,
+            journal_flush_covers: self.plan.flush_covers,
+            cluster_id: "simulated-cluster-0001".into(),
+            advertised: ("sim".into(), 9092),
+            dir_path: "/sim".into(),
+            properties: BTreeMap::new(),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.stopping = true;
+        self.start_until_ns = self.outside.now_ns + START_NS_MAX;
+        self.outside.trace.line(self.outside.now_ns, || "world".into(), || "==== stop, please".into());
+        for shard in 0..self.plan.shards {
+            self.arrive(ShardId(shard), Arrived::Stop);
+        }
+    }
+
+    /// The process is gone, one way or the other; it comes back a little later.
+    fn end_process(&mut self, how: Strike) {
+        self.hit(how);
+        let outside = &mut self.outside;
+        outside.events.life += 1;
+        for core in &mut self.cores {
+            core.shard = None;
+            core.inbox.clear();
+            core.effects = Effects::default();
+        }
+        for connection in outside.network.all() {
+            let at = outside.network.client_at(outside.now_ns, &mut outside.random, connection);
+            if let Some((link, client)) = outside.network.close(connection) {
+                outside.events.push(at.unwrap_or(outside.now_ns), Event::ClientClosed { client, link });
+            }
+        }
+        outside.mesh.reset();
+        match how {
+            Strike::PowerLoss => outside.disk.lose_power(&mut outside.random),
+            _ => outside.disk.kill(&mut outside.random),
+        }
+        if how == Strike::CleanStop {
+            if outside.disk.in_flight() > 0 {
+                self.ledger.fail("a clean stop leaves nothing in flight", String::new());
+            }
+        } else {
+            self.ledger.crashed();
+        }
+        let outside = &mut self.outside;
+        self.visible.clear();
+        self.running = false;
+        self.stopping = false;
+        self.start_until_ns = u64::MAX;
+        let at = outside.now_ns + outside.random.between(100_000, 30_000_000);
+        outside.events.push(at, Event::Start);
+    }
+
+    fn phase(&mut self, phase: Phase) {
+        self.outside.trace.line(self.outside.now_ns, || "world".into(), || format!("==== {phase:?}"));
+        self.phase = phase;
+        self.phase_until_ns = self.outside.now_ns + CALM_NS_MAX;
+        for client in 0..self.clients.len() {
+            self.outside.events.push(self.outside.now_ns, Event::Wake { client });
+        }
+    }
+
+    /// Goes on to the next phase when this one is done.
+    fn advance(&mut self) {
+        match self.phase {
+            Phase::Calm | Phase::Audit | Phase::SecondAudit => {
+                if !self.running || !self.clients.iter().all(|client| client.finished(&self.ledger)) {
+                    return;
+                }
+            }
+            Phase::Stop => {
+                if self.stopping || !self.running {
+                    return;
+                }
+            }
+            Phase::Chaos | Phase::End => return,
+        }
+        match self.phase {
+            Phase::Calm => self.audit(Phase::Audit),
+            Phase::Audit => {
+                self.phase(Phase::Stop);
+                self.stop();
+            }
+            Phase::Stop => self.audit(Phase::SecondAudit),
+            _ => self.phase = Phase::End,
+        }
+    }
+
+    /// A fresh reader of everything, from the start.
+    fn audit(&mut self, phase: Phase) {
+        let style = clients::ConsumerStyle {
+            version: if self.auditors == 0 { 17 } else { 4 },
+            session: false,
+            rewind: 0.0,
+            max_wait_ms: 5,
+            bytes_max: 1 << 20,
+            list: 0.1,
+        };
+        self.auditors += 1;
+        self.clients.push(Box::new(clients::Consumer::new(style)));
+        self.phase(phase);
+    }
+}
+
+/// The clients of a plan.
+fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>> {
+    let work = &plan.work;
+    let mut clients: Vec<Box<dyn Client>> = Vec::new();
+    let mut wishes = Vec::new();
+    for topic in 0..work.topics {
+        wishes.push(clients::wish(random, topic, work.partitions_max, start_ns, plan.chaos_ns, plan.cut_at.is_some()));
+    }
+    clients.push(Box::new(clients::Admin::new(wishes)));
+    for id in 0..work.producers {
+        let style = clients::producer_style(random, work.values);
+        clients.push(Box::new(clients::Producer::new(100 + id, style)));
+    }
+    for _ in 0..work.consumers {
+        clients.push(Box::new(clients::Consumer::new(clients::consumer_style(random))));
+    }
+    for id in 0..work.churns {
+        let partitions = random.between(1, 3) as i32;
+        clients.push(Box::new(clients::Churn::new(200 + id, work.churn_rounds, partitions)));
+    }
+    if work.trims > 0 {
+        clients.push(Box::new(clients::Trimmer::new(work.trims, random.between(5, 50) * 1_000_000)));
+    }
+    clients
+}
