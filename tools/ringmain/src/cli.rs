@@ -1,0 +1,171 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A message broker that speaks Kafka's protocol.
+#[derive(Debug, Parser)]
+#[command(name = "ringmain", version, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a broker.
+    Start(StartArgs),
+    /// Create, list, describe, alter and delete topics of a running broker.
+    #[command(subcommand)]
+    Topic(TopicCommand),
+    /// Read the files of a stopped broker.
+    #[command(subcommand)]
+    Log(LogCommand),
+    /// Print the version.
+    Version,
+}
+
+/// What is given here wins over --set, and --set over the file; the same property in an option of its own and in --set is an error.
+#[derive(Args, Clone, Debug, Default)]
+pub struct StartArgs {
+    /// Where everything is kept; made when missing (log.dirs) [default: ./ringmain-data]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Where clients connect (listeners) [default: 127.0.0.1:9092]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<String>,
+    /// What clients are told to connect to (advertised.listeners) [default: as --listen]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+    /// How many cores serve [default: all]
+    #[arg(long, value_name = "N")]
+    pub cores: Option<usize>,
+    /// Where /metrics and /health/{live,ready} are served, or "none" [default: 127.0.0.1:9644]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub admin_listen: Option<String>,
+    /// Broker properties by Kafka's names, as in a server.properties.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// One broker property; repeatable.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = name_value)]
+    pub set: Vec<(String, String)>,
+    /// How log lines are written to standard error; which ones, RUST_LOG says [default there: info]
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct Connect {
+    /// A broker of the cluster.
+    #[arg(long, short = 'b', value_name = "HOST:PORT", default_value = "127.0.0.1:9092")]
+    pub bootstrap: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TopicCommand {
+    /// Create a topic.
+    Create {
+        name: String,
+        /// How many partitions [default: the broker's num.partitions]
+        #[arg(long, short = 'p', value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+        partitions: Option<i32>,
+        /// How many replicas of each [default: the broker's default.replication.factor]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i16).range(1..))]
+        replication_factor: Option<i16>,
+        /// A topic config by Kafka's name; repeatable.
+        #[arg(long, short = 'c', value_name = "NAME=VALUE", value_parser = name_value)]
+        config: Vec<(String, String)>,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// List topics.
+    List {
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Show a topic's partitions, offsets, sizes and the configs it was given.
+    Describe {
+        name: String,
+        /// Show every config, not only what differs from its default.
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Change a topic's configs, or add partitions.
+    Alter {
+        name: String,
+        /// A config to set; repeatable.
+        #[arg(long, short = 'c', value_name = "NAME=VALUE", value_parser = name_value)]
+        config: Vec<(String, String)>,
+        /// A config to go back to its default; repeatable.
+        #[arg(long, value_name = "NAME")]
+        unset: Vec<String>,
+        /// How many partitions there should be; more than there are.
+        #[arg(long, short = 'p', value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+        partitions: Option<i32>,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Delete topics, with everything in them.
+    Delete {
+        #[arg(required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// Check every byte of segments, indexes, snapshots and journals; exit code 1 when something is wrong.
+    Verify {
+        /// Data directories, partition directories or files.
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Print what a file holds: batches of a segment, entries of an index, rows of a snapshot, entries of a journal.
+    Dump {
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+        /// Print a segment's records too.
+        #[arg(long)]
+        records: bool,
+    },
+}
+
+fn name_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().into(), value.trim().into())),
+        _ => Err("not NAME=VALUE".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_holds_together() {
+        Cli::command().debug_assert();
+        let parsed = Cli::try_parse_from(["ringmain", "start", "--set", "a=b=c", "--set", "d="]).unwrap();
+        let Command::Start(args) = parsed.command else { panic!() };
+        assert_eq!(args.set, [("a".into(), "b=c".into()), ("d".into(), String::new())]);
+        assert!(Cli::try_parse_from(["ringmain", "start", "--set", "a"]).is_err());
+        assert!(Cli::try_parse_from(["ringmain", "topic", "create", "t", "-p", "0"]).is_err());
+        assert!(Cli::try_parse_from(["ringmain", "log", "verify"]).is_err());
+    }
+}
