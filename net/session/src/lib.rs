@@ -1,9 +1,23 @@
 //! `net/session`: one client connection. Frames, order of replies, back-pressure; later TLS and SASL. Bytes in, bytes out; `Send` and
 //! free of shard-local pointers, so that a connection can move to the core that owns its partitions.
+//!
+//! What a request means is the shard's business; a session knows of an API only whether it is spoken, in which versions, and whether
+//! it may overlap with others.
 #![forbid(unsafe_code)]
 
-use ringmain_buffer::{Buf, BufMut, Pool};
-use ringmain_types::{ConnectionId, Instant, Limits, Now, PrincipalId};
+mod backlog;
+mod frame;
+mod greeting;
+mod order;
+mod output;
+mod pace;
+mod session;
+
+use ringmain_buffer::{Buf, BufMut};
+use ringmain_types::{ConnectionId, Instant, PrincipalId};
+
+pub use output::SEND_PARTS_MAX;
+pub use session::Session;
 
 /// TLS takes its place here.
 #[derive(Debug)]
@@ -23,7 +37,8 @@ pub enum Want {
 }
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// Lent by the driver for this call only.
+    /// Lent by the driver for this call only. What a receive that was already under way brings is taken even after another `Want`:
+    /// the session keeps it, and counts on the driver not to go on. Behind a `Direct`, such bytes come before the `Direct`'s own.
     Lent(&'a [u8]),
     /// What `Want::Direct` gave, `bytes` more of it filled (`BufMut::advance` was called).
     Direct(BufMut),
@@ -37,7 +52,9 @@ pub struct ReplySlot(pub u64);
 pub struct Request {
     pub connection: ConnectionId,
     pub slot: ReplySlot,
+    /// One of `ringmain_wire::APIS`.
     pub api: i16,
+    /// One that the API has, but for ApiVersions: there a newer one is answered with error 35 (KIP-511).
     pub version: i16,
     pub correlation: i32,
     pub client_id: Buf,
@@ -69,55 +86,4 @@ pub enum Close {
         max: u32,
     },
     Errno(i32),
-}
-
-pub struct Session {}
-#[allow(unused_variables)]
-impl Session {
-    pub fn open(id: ConnectionId, transport: Transport, limits: &Limits, now: Now) -> Session {
-        unimplemented!()
-    }
-    pub fn want(&mut self, now: Now, pool: &mut Pool) -> Want {
-        unimplemented!()
-    }
-    /// Whole requests come out in order; a Barrier request only once all before it are answered, and none after it until it is.
-    pub fn received(
-        &mut self,
-        now: Now,
-        pool: &mut Pool,
-        incoming: Incoming<'_>,
-        out: &mut Vec<Request>,
-    ) -> Result<(), Close> {
-        unimplemented!()
-    }
-    /// Replies in any order; held until their turn. `out` gets requests that a barrier had held back.
-    pub fn reply(&mut self, now: Now, reply: Reply, out: &mut Vec<Request>) {
-        unimplemented!()
-    }
-    /// acks=0: the slot is passed without bytes.
-    pub fn skip(&mut self, now: Now, slot: ReplySlot, out: &mut Vec<Request>) {
-        unimplemented!()
-    }
-    /// The next bytes to send, at most about `bytes`; empty when there are none or a send is under way.
-    pub fn outgoing(&mut self, bytes: usize) -> Vec<Buf> {
-        unimplemented!()
-    }
-    pub fn sent(&mut self, now: Now, bytes: usize) {
-        unimplemented!()
-    }
-    /// Blocks kept alive by unsent replies.
-    pub fn held_bytes(&self) -> usize {
-        unimplemented!()
-    }
-    pub fn deadline(&self) -> Option<Instant> {
-        unimplemented!()
-    }
-    /// What the deadline asks for: close as idle or slow, or nothing yet.
-    pub fn tick(&mut self, now: Now) -> Result<(), Close> {
-        unimplemented!()
-    }
-    /// Nothing unanswered, unsent or half received.
-    pub fn quiet(&self) -> bool {
-        unimplemented!()
-    }
 }
