@@ -333,13 +333,13 @@ impl Session {
             if self.order.full() {
                 return Ok(());
             }
-            let Some(frame) = self.from_backlog()? else { return Ok(()) };
+            let Some(frame) = self.next_in_backlog()? else { return Ok(()) };
             self.waiting = Some(self.parse(now, frame)?);
         }
     }
 
     /// The first frame of the backlog, if it is whole.
-    fn from_backlog(&mut self) -> Result<Option<Buf>, Close> {
+    fn next_in_backlog(&mut self) -> Result<Option<Buf>, Close> {
         let bytes = self.backlog.bytes().clone();
         let Some(prefix) = bytes.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
         let end = PREFIX_BYTES + self.frame_length(*prefix)?;
