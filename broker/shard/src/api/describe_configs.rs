@@ -55,6 +55,7 @@ fn entries(context: &LocalContext<'_>, resource: &DescribeConfigsResource<'_>) -
             ErrorCode::InvalidRequest,
             format!("Unexpected broker id, expected {own} or empty string, but received {}", name.escape_debug()),
         )),
+        GROUP | CLIENT_METRICS if name.is_empty() => Err((ErrorCode::InvalidRequest, "a name is needed".into())),
         // Nothing of these kinds has configs yet.
         BROKER_LOGGER | CLIENT_METRICS | GROUP => Ok(Vec::new()),
         kind => Err((
@@ -172,6 +173,7 @@ mod tests {
         assert_eq!(ask(&fixture, TOPIC, "b b", None).0, ErrorCode::InvalidTopicException);
         assert_eq!(ask(&fixture, 77, "", None).0, ErrorCode::InvalidRequest);
         assert_eq!(ask(&fixture, GROUP, "g", None), (ErrorCode::None, vec![]));
+        assert_eq!(ask(&fixture, GROUP, "", None).0, ErrorCode::InvalidRequest);
         fixture.properties("ssl.key.password", "hunter2");
         let secret = ask(&fixture, BROKER, "1", Some(&["ssl.key.password"])).1;
         assert_eq!(secret, ["ssl.key.password=- 4 4:ssl.key.password=-"]);

@@ -6,6 +6,7 @@ use ringmain_types::*;
 
 use super::{Controller, Decision, Refusal};
 use crate::config::{Definition, Kind, broker_definition, check_overrides, items, topic_definition};
+use crate::name::check_topic_name;
 use crate::record::{ConfigResource, Record};
 
 /// What is altered, as the wire has it.
@@ -33,6 +34,9 @@ pub enum AlterOperation {
     Unknown(i8),
 }
 
+/// A name and its value.
+pub type WantedConfig = (String, Option<String>);
+
 type Configs = BTreeMap<String, String>;
 
 impl Controller {
@@ -52,7 +56,7 @@ impl Controller {
     pub fn alter_configs(
         &mut self,
         _now: Now,
-        resources: &[(AlterResource, Vec<(String, Option<String>)>)],
+        resources: &[(AlterResource, Vec<WantedConfig>)],
         validate_only: bool,
     ) -> Decision<Result<(), Refusal>> {
         self.alter(resources, validate_only, |_, _, _, asked| {
@@ -102,10 +106,7 @@ impl Controller {
         match resource.kind {
             2 => match self.image.topic(&resource.name) {
                 Some(topic) => Ok((ConfigResource::Topic(topic.id), topic.configs.clone())),
-                None => Err(Refusal::new(
-                    ErrorCode::UnknownTopicOrPartition,
-                    format!("The topic '{}' does not exist.", resource.name.escape_debug()),
-                )),
+                None => Err(missing_topic(&resource.name)),
             },
             4 => {
                 let broker = match resource.name.as_str() {
@@ -214,7 +215,17 @@ impl Controller {
     }
 }
 
-/// A broker config that is changed while it runs.
+fn missing_topic(name: &str) -> Refusal {
+    if name.is_empty() {
+        return Refusal::new(ErrorCode::InvalidRequest, "A topic's name is needed: topics have no default resource.");
+    }
+    match check_topic_name(name) {
+        Err(message) => Refusal::new(ErrorCode::InvalidTopicException, message),
+        Ok(()) => Refusal::new(ErrorCode::UnknownTopicOrPartition, format!("The topic '{name}' does not exist.")),
+    }
+}
+
+/// A broker config that is changed while it runs. Kafka's code for all that is wrong with one is 42, where a topic's is 40.
 fn check_broker(name: &str, value: &str) -> Result<String, Refusal> {
     let found: &Definition = broker_definition(name).ok_or_else(|| {
         let message = format!("Unknown broker config {}", name.escape_debug());
@@ -226,7 +237,7 @@ fn check_broker(name: &str, value: &str) -> Result<String, Refusal> {
             format!("Cannot update {name} while the broker runs: set it in the properties and restart"),
         ));
     }
-    found.check(value).map_err(|message| Refusal::new(ErrorCode::InvalidConfig, message))
+    found.check(value).map_err(|message| Refusal::new(ErrorCode::InvalidRequest, message))
 }
 
 fn difference(target: &ConfigResource, current: &Configs, wanted: &Configs) -> Vec<Record> {

@@ -190,8 +190,7 @@ impl Controller {
             return Err(Refusal::new(
                 ErrorCode::InvalidReplicationFactor,
                 format!(
-                    "Unable to replicate the partition {factor} time(s): there are {} broker(s), so at most {} is allowed",
-                    brokers.len(),
+                    "Unable to replicate the partition {factor} time(s): the replication factor is at most {}, the number of brokers",
                     brokers.len()
                 ),
             ));
@@ -325,7 +324,7 @@ impl Controller {
             return Err(Refusal::new(ErrorCode::TopicDeletionDisabled, "delete.topic.enable is false on this broker"));
         }
         match key {
-            TopicKey::Name(name) => self.image.topic(name).cloned().ok_or_else(|| unknown_topic(name)),
+            TopicKey::Name(name) => self.image.topic(name).cloned().ok_or_else(unknown_topic),
             TopicKey::Id(TopicId::NONE) => {
                 Err(Refusal::new(ErrorCode::InvalidRequest, "Neither topic name nor id were specified."))
             }
@@ -365,7 +364,7 @@ impl Controller {
     }
 
     fn widen(&self, new: &NewPartitions, taken: &mut Taken) -> Result<(TopicId, i32, Replicas), Refusal> {
-        let topic = self.image.topic(&new.topic).ok_or_else(|| unknown_topic(&new.topic))?;
+        let topic = self.image.topic(&new.topic).ok_or_else(unknown_topic)?;
         let current = topic.partitions.len() as i32;
         let more = match new.count.checked_sub(current) {
             Some(more) if more > 0 => more,
@@ -424,11 +423,8 @@ impl Controller {
     }
 }
 
-fn unknown_topic(name: &str) -> Refusal {
-    match check_topic_name(name) {
-        Err(message) => Refusal::new(ErrorCode::InvalidTopicException, message),
-        Ok(()) => Refusal::new(ErrorCode::UnknownTopicOrPartition, "This server does not host this topic-partition."),
-    }
+fn unknown_topic() -> Refusal {
+    Refusal::new(ErrorCode::UnknownTopicOrPartition, "This server does not host this topic-partition.")
 }
 
 fn push_partitions(topic: TopicId, first: i32, replicas: Replicas, records: &mut Vec<Record>) {
