@@ -515,3 +515,136 @@ impl SimDisk {
 fn error(operation: &'static str, path: &str, errno: i32) -> DiskError {
     DiskError { operation, path: path.to_string(), errno }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringmain_buffer::Buf;
+    use ringmain_disk::DiskClass;
+    use ringmain_types::DirId;
+
+    const SHARD: ShardId = ShardId(0);
+    const FILE: FileId = FileId(1);
+
+    struct Bench {
+        disk: SimDisk,
+        random: Random,
+        due: Vec<(u64, Operation)>,
+        token: u64,
+        done: Vec<DiskDone>,
+    }
+
+    impl Bench {
+        fn new(seed: u64, flush_covers: bool) -> Bench {
+            let latency_ns = (1_000, 50_000);
+            let manner =
+                Manner { block_bytes: 512, flush_covers, latency_ns, stall: 0.0, stall_ns: (1, 2), reordered: 1.0 };
+            let disk = SimDisk::new(manner);
+            Bench { disk, random: Random::new(seed), due: Vec::new(), token: 0, done: Vec::new() }
+        }
+
+        fn submit(&mut self, kind: DiskKind) -> DiskToken {
+            self.token += 1;
+            let op = DiskOp { token: DiskToken(self.token), class: DiskClass::Commit, kind };
+            self.disk.submit(0, &mut self.random, SHARD, op, &mut self.due);
+            DiskToken(self.token)
+        }
+
+        /// Completes all that is in flight, by time.
+        fn settle(&mut self) {
+            while let Some(first) = (0..self.due.len()).min_by_key(|at| self.due[*at]) {
+                let (at, operation) = self.due.remove(first);
+                let done = self.disk.complete(at, &mut self.random, operation, &mut self.due);
+                self.done.extend(done.map(|(_, done)| done));
+            }
+        }
+
+        fn run(&mut self, kind: DiskKind) -> Result<DiskOk, DiskError> {
+            let token = self.submit(kind);
+            self.settle();
+            let at = self.done.iter().position(|done| done.token == token).expect("it was settled");
+            self.done.remove(at).result
+        }
+
+        fn open(&mut self, file: FileId, path: &str) -> u64 {
+            match self.run(DiskKind::Open { dir: DirId(0), file, path: path.into(), create: true }) {
+                Ok(DiskOk::Opened { bytes }) => bytes,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn write(&mut self, file: FileId, block: u64, byte: u8) -> DiskToken {
+            self.submit(DiskKind::Write { file, position: block * 512, data: vec![Buf::copy_of(&[byte; 512])] })
+        }
+
+        fn flush(&mut self, files: &[FileId], after: Vec<DiskToken>) {
+            self.run(DiskKind::Flush { dir: DirId(0), files: files.into(), after }).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_flush_waits_for_its_writes() {
+        for seed in 0..50 {
+            let mut bench = Bench::new(seed, true);
+            bench.open(FILE, "a");
+            bench.run(DiskKind::SyncDir { dir: DirId(0), path: String::new() }).unwrap();
+            let writes = vec![bench.write(FILE, 0, 1), bench.write(FILE, 1, 2)];
+            bench.flush(&[FILE], writes);
+            bench.disk.lose_power(&mut bench.random);
+            assert_eq!(bench.open(FileId(2), "a"), 1024);
+            assert_eq!(bench.disk.fault, None);
+        }
+    }
+
+    #[test]
+    fn without_its_flush_a_write_may_be_lost_and_without_its_sync_a_name_may_be() {
+        let mut sizes = BTreeSet::new();
+        for seed in 0..100 {
+            let mut bench = Bench::new(seed, true);
+            bench.open(FILE, "a");
+            bench.write(FILE, 0, 1);
+            bench.settle();
+            bench.disk.lose_power(&mut bench.random);
+            sizes.insert(bench.disk.listing().first().map(|(_, bytes)| *bytes));
+        }
+        assert_eq!(sizes, [None, Some(0), Some(512)].into());
+    }
+
+    #[test]
+    fn broken_rules_are_told() {
+        let fault = |play: &dyn Fn(&mut Bench)| {
+            let mut bench = Bench::new(1, true);
+            bench.open(FILE, "a.log");
+            play(&mut bench);
+            bench.settle();
+            bench.disk.fault.unwrap_or_default()
+        };
+        assert_eq!(fault(&|_| {}), "");
+        let unaligned = |bench: &mut Bench| {
+            bench.submit(DiskKind::Write { file: FILE, position: 100, data: vec![Buf::copy_of(&[0; 512])] });
+        };
+        assert!(fault(&unaligned).contains("aligned"));
+        let twice_in_flight = |bench: &mut Bench| {
+            bench.write(FILE, 3, 1);
+            bench.write(FILE, 3, 2);
+        };
+        assert!(fault(&twice_in_flight).contains("in flight"));
+        let again = |bench: &mut Bench| {
+            bench.write(FILE, 3, 1);
+            bench.settle();
+            bench.write(FILE, 3, 2);
+        };
+        assert!(fault(&again).contains("a second time"));
+        let cut_between = |bench: &mut Bench| {
+            bench.write(FILE, 3, 1);
+            bench.settle();
+            bench.run(DiskKind::Truncate { file: FILE, bytes: 512 }).unwrap();
+            bench.write(FILE, 3, 2);
+        };
+        assert_eq!(fault(&cut_between), "");
+        let unknown = |bench: &mut Bench| {
+            bench.submit(DiskKind::Flush { dir: DirId(0), files: vec![FILE], after: vec![DiskToken(99)] });
+        };
+        assert!(fault(&unknown).contains("never submitted"));
+    }
+}

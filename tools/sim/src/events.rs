@@ -82,8 +82,8 @@ impl Events {
         self.heap.push(Reverse(Entry { at_ns, order: self.order, life: self.life, event }));
     }
 
-    /// The next event that still counts.
-    pub fn pop(&mut self) -> Option<(u64, Event)> {
+    /// The next event that still counts, its time, and the life that it comes from.
+    pub fn pop(&mut self) -> Option<(u64, Life, Event)> {
         loop {
             let Reverse(entry) = self.heap.pop()?;
             let of_process = matches!(
@@ -91,7 +91,7 @@ impl Events {
                 Event::Turn(_) | Event::Disk(_) | Event::Mesh(_) | Event::Sent { .. } | Event::ToServer { .. }
             );
             if !of_process || entry.life == self.life {
-                return Some((entry.at_ns, entry.event));
+                return Some((entry.at_ns, entry.life, entry.event));
             }
         }
     }

@@ -118,6 +118,7 @@ struct Tally {
     acked: u64,
     read: u64,
     starts: u64,
+    reshards: u64,
     mesh: u64,
     operations: u64,
     flushes: u64,
@@ -134,6 +135,7 @@ impl Tally {
         self.acked += report.acked;
         self.read += report.read;
         self.starts += u64::from(report.starts);
+        self.reshards += u64::from(report.reshards);
         self.mesh += report.mesh;
         self.operations += report.disk.operations;
         self.flushes += report.disk.flushes;
@@ -155,10 +157,11 @@ impl Tally {
         );
         let strikes: Vec<_> = self.strikes.iter().map(|(strike, count)| format!("{strike:?} {count}")).collect();
         println!(
-            "covered: {} acked, {} read, {} starts; {}; disk {} operations, {} flushes, {} stalls, {} reordered; mesh {}",
+            "covered: {} acked, {} read, {} starts, {} with other shards; {}; disk {} operations, {} flushes, {} stalls, {} reordered; mesh {}",
             self.acked,
             self.read,
             self.starts,
+            self.reshards,
             strikes.join(", "),
             self.operations,
             self.flushes,

@@ -19,11 +19,13 @@ pub struct SimMesh {
     delay_ns: (u64, u64),
     calls_max: usize,
     rings: BTreeMap<Ring, Lane>,
-    /// Asked and not yet answered for good, with who is to answer.
+    /// Asked and not yet answered, with who is to answer.
     open: BTreeMap<CallId, ShardId>,
     /// Of each pair (from, to): how many of `open`.
     unanswered: BTreeMap<(ShardId, ShardId), usize>,
     answered: BTreeSet<CallId>,
+    /// Answered with `Waiting`: one `Ready` may follow.
+    watched: BTreeMap<CallId, ShardId>,
     pub messages: u64,
 }
 
@@ -42,6 +44,7 @@ impl SimMesh {
             open: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             answered: BTreeSet::new(),
+            watched: BTreeMap::new(),
             messages: 0,
         }
     }
@@ -82,17 +85,22 @@ impl SimMesh {
                     return Err(format!("{count} unanswered calls from shard {} to {}", from.0, to.0));
                 }
             }
+            Mesh::Return { id, result: Return::Ready } => {
+                if self.watched.remove(id) != Some(from) {
+                    return Err(format!("shard {} says Ready to {id:?}, which does not wait for it", from.0));
+                }
+            }
             Mesh::Return { id, result } => {
-                if self.open.get(id) != Some(&from) || id.from != to {
+                if self.open.remove(id) != Some(from) || id.from != to {
                     return Err(format!(
                         "shard {} answers {id:?}, which nobody asked of it or which is answered",
                         from.0
                     ));
                 }
-                if !matches!(result, Return::Waiting) {
-                    self.open.remove(id);
-                    self.answered.insert(*id);
-                    *self.unanswered.entry((to, from)).or_default() -= 1;
+                self.answered.insert(*id);
+                *self.unanswered.entry((to, from)).or_default() -= 1;
+                if matches!(result, Return::Waiting { .. }) {
+                    self.watched.insert(*id, from);
                 }
             }
             Mesh::Cancel { .. } | Mesh::Image(_) | Mesh::Applied { .. } => {}
@@ -110,5 +118,6 @@ impl SimMesh {
         self.open.clear();
         self.unanswered.clear();
         self.answered.clear();
+        self.watched.clear();
     }
 }

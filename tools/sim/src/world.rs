@@ -28,6 +28,7 @@ const WALL_START_MS: i64 = 1_767_225_600_000;
 const CALM_NS_MAX: u64 = 60_000_000_000;
 /// A start, up to `Note::Ready` of every shard, and a clean stop.
 const START_NS_MAX: u64 = 20_000_000_000;
+const SHARDS_MAX: u16 = 3;
 /// Far above what any history needs: past it, something spins.
 const STEPS_MAX: u64 = 2_000_000;
 
@@ -52,6 +53,8 @@ pub struct Report {
     /// Points at which power could have been cut.
     pub points: u64,
     pub starts: u32,
+    /// Starts with another number of shards.
+    pub reshards: u32,
     pub strikes: BTreeMap<Strike, u32>,
     /// The cut that was planned has come.
     pub cut: bool,
@@ -88,6 +91,9 @@ pub struct World {
     visible: BTreeMap<Partition, Offset>,
     next_link: u64,
     wall_jump_ms: i64,
+    /// Of the present life, and of the journals' set that belongs to it.
+    shards: u16,
+    journal_generation: u64,
     phase: Phase,
     phase_until_ns: u64,
     start_until_ns: u64,
@@ -116,7 +122,7 @@ impl World {
             events: Events::default(),
             disk: SimDisk::new(manner),
             mesh: SimMesh::new(faults.mesh_delay_ns, plan.limits.calls_inflight_max),
-            network: Network::new(network, plan.shards),
+            network: Network::new(network, SHARDS_MAX),
             digest: Digest::default(),
             trace,
             points: 0,
@@ -145,6 +151,8 @@ impl World {
             visible: BTreeMap::new(),
             next_link: 1,
             wall_jump_ms: 0,
+            shards: plan.shards,
+            journal_generation: 1,
             phase: Phase::Chaos,
             phase_until_ns: u64::MAX,
             start_until_ns: u64::MAX,
@@ -177,11 +185,12 @@ impl World {
 
     /// The earliest event.
     fn step(&mut self) -> Result<(), Violation> {
-        let Some((at_ns, event)) = self.outside.events.pop() else {
+        let Some((at_ns, life, event)) = self.outside.events.pop() else {
             return Err(self.violation("something is always to come", "no event is left".into()));
         };
         self.outside.now_ns = self.outside.now_ns.max(at_ns);
         self.report.steps += 1;
+        self.ledger.late = life != self.outside.events.life;
         self.play(at_ns, event);
         if self.outside.cut {
             self.outside.cut = false;
@@ -380,7 +389,7 @@ impl World {
         let outside = &mut self.outside;
         match action {
             Action::Connect(link) if self.running => {
-                let shard = ShardId(outside.random.below(u64::from(self.plan.shards)) as u16);
+                let shard = ShardId(outside.random.below(u64::from(self.shards)) as u16);
                 let (connection, peer) = outside.network.accept(shard, link, client);
                 self.arrive(shard, Arrived::Accepted { connection, peer });
             }
@@ -428,7 +437,8 @@ impl World {
             }
             Strike::WallJump => {
                 self.hit(strike);
-                self.wall_jump_ms += self.outside.random.between(0, 7_200_000) as i64 - 3_600_000;
+                // In all less than the hour that a record may lie ahead (message.timestamp.after.max.ms).
+                self.wall_jump_ms = self.outside.random.between(0, 3_000_000) as i64 - 1_500_000;
             }
             _ => {}
         }
@@ -450,7 +460,7 @@ impl World {
         // A node takes its seed anew at each start.
         let seed = self.outside.random.next();
         self.cores.clear();
-        for shard in 0..self.plan.shards {
+        for shard in 0..self.shards {
             let mut effects = Effects::default();
             let config = self.config(ShardId(shard), seed);
             let shard = Shard::open(config, now, &mut effects);
@@ -463,7 +473,7 @@ impl World {
                 stopped: false,
             });
         }
-        for shard in 0..self.plan.shards {
+        for shard in 0..self.shards {
             // What `open` put into its effects leaves with the first turn.
             let at = self.outside.now_ns + 1 + self.outside.random.below(10_000);
             self.turn_at(ShardId(shard), at);
@@ -476,11 +486,11 @@ impl World {
         Config {
             broker: BrokerId(1),
             shard,
-            shards: self.plan.shards,
+            shards: self.shards,
             dir: DirId(0),
             limits: self.plan.limits.clone(),
             seed,
-            journal_generation: 1,
+            journal_generation: self.journal_generation,
             journal_flush_covers: self.plan.flush_covers,
             cluster_id: "simulated-cluster-0001".into(),
             advertised: ("sim".into(), 9092),
@@ -493,7 +503,7 @@ impl World {
         self.stopping = true;
         self.start_until_ns = self.outside.now_ns + START_NS_MAX;
         self.outside.trace.line(self.outside.now_ns, || "world".into(), || "==== stop, please".into());
-        for shard in 0..self.plan.shards {
+        for shard in 0..self.shards {
             self.arrive(ShardId(shard), Arrived::Stop);
         }
     }
@@ -526,6 +536,9 @@ impl World {
         } else {
             self.ledger.crashed();
         }
+        if how == Strike::CleanStop {
+            self.reshard();
+        }
         let outside = &mut self.outside;
         self.visible.clear();
         self.running = false;
@@ -533,6 +546,16 @@ impl World {
         self.start_until_ns = u64::MAX;
         let at = outside.now_ns + outside.random.between(100_000, 30_000_000);
         outside.events.push(at, Event::Start);
+    }
+
+    /// What a node does when it is told to use more cores or fewer: after a clean stop with the old number, a new set of journals.
+    fn reshard(&mut self) {
+        let shards = self.outside.random.between(1, 3) as u16;
+        if self.plan.reshards && shards != self.shards {
+            self.shards = shards;
+            self.journal_generation += 1;
+            self.report.reshards += 1;
+        }
     }
 
     fn phase(&mut self, phase: Phase) {
