@@ -1,0 +1,295 @@
+//! The io_uring instance: submissions, one enter a turn, completions, the eventfd and the timer that end a sleep.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use io_uring::types::{SubmitArgs, TimeoutFlags, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+
+/// io_uring_enter(2): run deferred task work and post what it completes.
+const GETEVENTS: u32 = 1;
+
+/// What a completion belongs to: the top byte of its `user_data`, the rest is a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Accept = 1,
+    Receive,
+    Send,
+    Shutdown,
+    CloseSocket,
+    Disk,
+    Timer,
+    /// Nobody waits for it.
+    Silent,
+}
+
+impl Kind {
+    pub(crate) fn tag(self, slot: u32) -> u64 {
+        (self as u64) << 56 | u64::from(slot)
+    }
+
+    fn of(user_data: u64) -> Kind {
+        const KINDS: [Kind; 8] = [
+            Kind::Accept,
+            Kind::Receive,
+            Kind::Send,
+            Kind::Shutdown,
+            Kind::CloseSocket,
+            Kind::Disk,
+            Kind::Timer,
+            Kind::Silent,
+        ];
+        *KINDS.get((user_data >> 56) as usize - 1).expect("user_data is ours: the kernel gives back what it got")
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completion {
+    pub(crate) kind: Kind,
+    pub(crate) slot: u32,
+    /// Bytes, a descriptor, or a negative errno.
+    pub(crate) result: i32,
+    pub(crate) flags: u32,
+}
+
+impl Completion {
+    pub(crate) fn more(&self) -> bool {
+        cqueue::more(self.flags)
+    }
+}
+
+pub(crate) struct Driver {
+    ring: IoUring,
+    /// What did not fit into the submission queue, in order.
+    backlog: VecDeque<squeue::Entry>,
+    /// Submissions whose last completion is still to come.
+    in_flight: usize,
+    enters: u64,
+    eventfd: OwnedFd,
+    /// When the armed timer fires, in nanoseconds of CLOCK_MONOTONIC, and its number.
+    timer: Option<u64>,
+    timer_number: u32,
+    /// Read by the kernel when the timer is submitted.
+    timespec: Box<Timespec>,
+    truncates: bool,
+}
+
+impl Driver {
+    /// On the thread that will use it (IORING_SETUP_SINGLE_ISSUER).
+    pub(crate) fn new(submissions: u32, completions: u32) -> io::Result<Driver> {
+        let ring = build(submissions, completions)?;
+        let mut probe = io_uring::Probe::new();
+        let truncates =
+            ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::Ftruncate::CODE);
+        // SAFETY: eventfd(2) takes no pointer; the descriptor is ours alone.
+        let eventfd = unsafe {
+            let fd = libc::eventfd(0, libc::EFD_CLOEXEC);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        ring.submitter().register_eventfd(eventfd.as_raw_fd())?;
+        let mut driver = Driver {
+            ring,
+            backlog: VecDeque::new(),
+            in_flight: 0,
+            enters: 0,
+            eventfd,
+            timer: None,
+            timer_number: 0,
+            timespec: Box::new(Timespec::new()),
+            truncates,
+        };
+        driver.disable_eventfd();
+        Ok(driver)
+    }
+
+    pub(crate) fn ring(&self) -> &IoUring {
+        &self.ring
+    }
+    pub(crate) fn truncates(&self) -> bool {
+        self.truncates
+    }
+    pub(crate) fn enters(&self) -> u64 {
+        self.enters
+    }
+    pub(crate) fn eventfd(&self) -> io::Result<OwnedFd> {
+        self.eventfd.try_clone()
+    }
+
+    /// # Safety
+    /// All that `entry` points to stays where it is and is not touched otherwise until its last completion; descriptors in it
+    /// stay open as long.
+    pub(crate) unsafe fn push(&mut self, entry: squeue::Entry) {
+        self.in_flight += 1;
+        // SAFETY: the caller's promise is `push`'s own.
+        if !self.backlog.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    /// Whether an enter would do something: submissions, or completions that the kernel holds back until we ask.
+    pub(crate) fn wants_enter(&mut self) -> bool {
+        let queue = self.ring.submission();
+        !queue.is_empty() || queue.taskrun() || queue.cq_overflow() || !self.backlog.is_empty()
+    }
+
+    /// Completions are there, or one enter away.
+    pub(crate) fn ready(&mut self) -> bool {
+        if !self.ring.completion().is_empty() {
+            return true;
+        }
+        let queue = self.ring.submission();
+        queue.taskrun() || queue.cq_overflow()
+    }
+
+    /// Submits everything and runs deferred work; does not wait.
+    pub(crate) fn enter(&mut self) {
+        loop {
+            let count = self.fill();
+            self.enters += 1;
+            // SAFETY: no argument is passed; what the submissions point to lives (`push`).
+            let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(count, 0, GETEVENTS, None) };
+            match entered {
+                // Without progress the rest waits for the next turn, when completions were taken out.
+                Ok(0) => return,
+                Ok(_) if self.backlog.is_empty() => return,
+                Ok(_) => {}
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    // The completion queue overflowed, or the kernel is short of memory: take completions first.
+                    Some(libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => return,
+                    _ => panic!("io_uring_enter: {error}: the ring was used by another thread or is broken"),
+                },
+            }
+        }
+    }
+
+    /// Moves the backlog on; returns how much there is to submit.
+    fn fill(&mut self) -> u32 {
+        let mut queue = self.ring.submission();
+        while let Some(entry) = self.backlog.front() {
+            // SAFETY: promised when the entry was pushed.
+            if unsafe { queue.push(entry) }.is_err() {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+        queue.len() as u32
+    }
+
+    /// Submits and waits for a completion, at most `max`: for loops without an executor, and for the end.
+    pub(crate) fn wait(&mut self, max: Duration) {
+        self.fill();
+        let timespec = Timespec::from(max);
+        self.enters += 1;
+        match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec)) {
+            Ok(_) => {}
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => {}
+                _ => panic!("io_uring_enter: {error}"),
+            },
+        }
+    }
+
+    /// Moves all completions into `out`.
+    pub(crate) fn reap(&mut self, out: &mut Vec<Completion>) {
+        for entry in self.ring.completion() {
+            let completion = Completion {
+                kind: Kind::of(entry.user_data()),
+                slot: entry.user_data() as u32,
+                result: entry.result(),
+                flags: entry.flags(),
+            };
+            if !completion.more() {
+                self.in_flight -= 1;
+            }
+            match completion.kind {
+                Kind::Silent => {}
+                Kind::Timer if completion.slot == self.timer_number => self.timer = None,
+                Kind::Timer => {}
+                _ => out.push(completion),
+            }
+        }
+    }
+
+    /// Before a sleep until `deadline`: from here on a completion writes the eventfd. False when something came meanwhile.
+    pub(crate) fn arm(&mut self, deadline: Option<u64>) -> bool {
+        self.set_timer(deadline);
+        self.ring.completion().enable_eventfd();
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        // Work that was deferred before the eventfd was enabled told nobody.
+        self.enter();
+        !self.ready()
+    }
+
+    pub(crate) fn disable_eventfd(&mut self) {
+        self.ring.completion().disable_eventfd();
+    }
+
+    /// One timer at most; it stays armed over wake-ups as long as it is early enough: a spurious wake-up is cheaper than two
+    /// submissions each time.
+    fn set_timer(&mut self, deadline: Option<u64>) {
+        let Some(deadline) = deadline else { return };
+        if self.timer.is_some_and(|at| at <= deadline) {
+            return;
+        }
+        if self.timer.is_some() {
+            let remove = opcode::TimeoutRemove::new(Kind::Timer.tag(self.timer_number)).build();
+            // SAFETY: it points to nothing.
+            unsafe { self.push(remove.user_data(Kind::Silent.tag(0))) };
+            // The timespec of a timer still in the backlog must not change under it.
+            self.enter();
+        }
+        self.timer_number = self.timer_number.wrapping_add(1);
+        self.timer = Some(deadline);
+        *self.timespec = Timespec::new().sec(deadline / 1_000_000_000).nsec((deadline % 1_000_000_000) as u32);
+        let timer = opcode::Timeout::new(&*self.timespec).flags(TimeoutFlags::ABS).build();
+        // SAFETY: the timespec is boxed, lives with the driver, and is read at submission, which is before it is next written
+        // (`enter` above and in `arm`).
+        unsafe { self.push(timer.user_data(Kind::Timer.tag(self.timer_number))) };
+    }
+
+    /// Cancels everything and waits until the kernel holds none of our memory. False when it still does after `max`.
+    pub(crate) fn drain(&mut self, max: Duration) -> bool {
+        let until = std::time::Instant::now() + max;
+        let mut reaped = Vec::new();
+        let cancel = opcode::AsyncCancel2::new(io_uring::types::CancelBuilder::any()).build();
+        // SAFETY: it points to nothing.
+        unsafe { self.push(cancel.user_data(Kind::Silent.tag(0))) };
+        while self.in_flight > 0 && std::time::Instant::now() < until {
+            self.wait(Duration::from_millis(10));
+            self.reap(&mut reaped);
+        }
+        self.in_flight == 0
+    }
+}
+
+impl AsRawFd for Driver {
+    fn as_raw_fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+}
+
+/// With the best flags that the kernel takes: deferred task work (6.1), cooperative (5.19), none.
+fn build(submissions: u32, completions: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.setup_cqsize(completions).setup_submit_all().dontfork();
+    let plain = builder.clone();
+    let defer = builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().build(submissions);
+    let refused = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
+    match defer {
+        Err(error) if refused(&error) => {
+            match plain.clone().setup_coop_taskrun().setup_taskrun_flag().build(submissions) {
+                Err(error) if refused(&error) => IoUring::builder().setup_cqsize(completions).build(submissions),
+                built => built,
+            }
+        }
+        built => built,
+    }
+}
