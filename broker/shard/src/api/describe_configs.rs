@@ -70,10 +70,11 @@ fn configs<'a>(
     resource: &DescribeConfigsResource<'_>,
     entries: &'a [Entry],
 ) -> Array<'a, DescribeConfigsResourceResult<'a>> {
-    let wanted: Option<Vec<&str>> = resource.configuration_keys.as_ref().map(|keys| keys.iter().collect());
+    // Null and empty both are all, as in Kafka.
+    let wanted: Vec<&str> = resource.configuration_keys.iter().flat_map(|keys| keys.iter()).collect();
     entries
         .iter()
-        .filter(|entry| wanted.as_ref().is_none_or(|wanted| wanted.contains(&entry.name)))
+        .filter(|entry| wanted.is_empty() || wanted.contains(&entry.name))
         .map(|entry| DescribeConfigsResourceResult {
             name: entry.name,
             value: entry.value.as_deref(),
@@ -167,6 +168,8 @@ mod tests {
         let mut fixture = Fixture::new();
         fixture.create("a", 1);
         assert_eq!(ask(&fixture, TOPIC, "a", None).1.len(), 38);
+        assert_eq!(ask(&fixture, TOPIC, "a", Some(&[])).1.len(), 38);
+        assert_eq!(ask(&fixture, TOPIC, "a", Some(&["no.such"])).1.len(), 0);
         assert!(ask(&fixture, BROKER, "1", None).1.len() > 300);
         assert_eq!(ask(&fixture, BROKER, "2", None).0, ErrorCode::InvalidRequest);
         assert_eq!(ask(&fixture, TOPIC, "b", None).0, ErrorCode::UnknownTopicOrPartition);

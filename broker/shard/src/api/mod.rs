@@ -18,6 +18,8 @@ mod metadata;
 
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod hostile;
 
 use ringmain_buffer::Buf;
 use ringmain_session::Request;

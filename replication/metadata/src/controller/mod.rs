@@ -295,3 +295,110 @@ fn replay_config(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Now = Now { mono: Instant(0), wall: WallMs(0) };
+
+    fn controller(seed: u64) -> Controller {
+        let mut limits = Limits::production(1 << 30);
+        limits.topics_max = 1_000_000;
+        let config = ControllerConfig { broker: BrokerId(1), seed, limits, properties: Arc::default() };
+        let mut controller = Controller::new(config);
+        for record in controller.start("c", "h", 9092) {
+            controller.replay(controller.image.next, &record).unwrap();
+        }
+        controller
+    }
+
+    #[test]
+    fn topic_ids_are_version_4_and_never_come_twice() {
+        let mut seen = BTreeSet::new();
+        for seed in 0..20 {
+            let mut controller = controller(seed);
+            for nth in 0..500 {
+                let new =
+                    NewTopic { name: format!("t{nth}"), partitions: 1, replication_factor: 1, ..Default::default() };
+                let decision = controller.create_topics(NOW, &[new], false);
+                let id = decision.results[0].as_ref().unwrap().id;
+                assert!(seen.insert(id), "seed {seed}, topic {nth}");
+                assert_eq!((id.0 >> 76 & 0xf, id.0 >> 62 & 3), (4, 2));
+                assert_ne!(id.0 >> 122, 62, "begins with '-' in base64");
+                // Every second decision is lost: the next one must not draw the same.
+                for record in decision.records.iter().filter(|_| nth % 2 == 0) {
+                    controller.replay(controller.image.next, record).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_image_that_was_published_does_not_change() {
+        let mut controller = controller(1);
+        let new = NewTopic { name: "a".into(), partitions: 1, replication_factor: 1, ..Default::default() };
+        let created = controller.create_topics(NOW, &[new], false);
+        for record in &created.records {
+            controller.replay(controller.image.next, record).unwrap();
+        }
+        let before = controller.image();
+        let copy = (*before).clone();
+        let id = created.results[0].as_ref().unwrap().id;
+        for index in 1..3 {
+            let record = Record::Partition {
+                partition: Partition { topic: id, index: PartitionIndex(index) },
+                replicas: vec![BrokerId(1)],
+                isr: vec![BrokerId(1)],
+                leader: BrokerId(1),
+                leader_epoch: LeaderEpoch(0),
+                partition_epoch: PartitionEpoch(0),
+            };
+            controller.replay(controller.image.next, &record).unwrap();
+        }
+        assert_eq!(*before, copy);
+        assert_eq!((before.partitions, controller.image().partitions), (1, 3));
+    }
+
+    #[test]
+    fn a_log_that_does_not_fit_together_is_an_error_and_changes_nothing() {
+        let mut controller = controller(1);
+        let next = controller.image.next;
+        let topic = Record::Topic { id: TopicId(9), name: "a".into() };
+        controller.replay(next, &topic).unwrap();
+        let at = controller.image.next;
+        let before = (*controller.image).clone();
+        let partition = |topic, index| Partition { topic: TopicId(topic), index: PartitionIndex(index) };
+        let record = |partition| Record::Partition {
+            partition,
+            replicas: vec![],
+            isr: vec![],
+            leader: BrokerId(1),
+            leader_epoch: LeaderEpoch(0),
+            partition_epoch: PartitionEpoch(0),
+        };
+        let gap = |partition| Err(ReplayError::PartitionGap { at, partition });
+        let unknown = |topic| Err(ReplayError::UnknownTopic { at, topic: TopicId(topic) });
+        let mut replay = |record: Record| {
+            let result = controller.replay(at, &record);
+            assert_eq!(*controller.image, before);
+            result
+        };
+        let taken = Err(ReplayError::TopicExists { at, topic: TopicId(9) });
+        assert_eq!(replay(topic), taken);
+        assert_eq!(replay(record(partition(9, 1))), gap(partition(9, 1)));
+        assert_eq!(replay(record(partition(9, -1))), gap(partition(9, -1)));
+        assert_eq!(replay(record(partition(8, 0))), unknown(8));
+        assert_eq!(replay(Record::RemoveTopic { id: TopicId(8) }), unknown(8));
+        let resource = ConfigResource::Topic(TopicId(8));
+        assert_eq!(replay(Record::Config { resource, name: "x".into(), value: None }), unknown(8));
+        let format = Record::ClusterFormat { version: 2, cluster_id: "c".into() };
+        assert_eq!(replay(format), Err(ReplayError::Format { version: 2, known: 1 }));
+        let skipped = controller.replay(Offset(at.0 + 1), &Record::RemoveTopic { id: TopicId(9) });
+        assert_eq!(skipped, Err(ReplayError::Offset { expected: at, got: Offset(at.0 + 1) }));
+        let config =
+            ControllerConfig { broker: BrokerId(1), seed: 0, limits: Limits::tiny(), properties: Arc::default() };
+        let empty = Controller::new(config).replay(Offset(0), &Record::RemoveTopic { id: TopicId(9) });
+        assert_eq!(empty, Err(ReplayError::NoFormat { at: Offset(0) }));
+    }
+}
