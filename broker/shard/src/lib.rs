@@ -3,7 +3,22 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod asked;
+mod calls;
+mod control;
+mod dispatch;
+mod fetch;
+mod fetch_session;
+mod jobs;
+mod logs;
 pub mod mesh;
+mod purgatory;
+mod serve;
+mod serve_fetch;
+mod sessions;
+mod shard;
+mod slab;
+mod timers;
 
 use std::sync::Arc;
 
@@ -15,6 +30,7 @@ use ringmain_session::{Close, Incoming, Want};
 use ringmain_types::*;
 
 use mesh::Mesh;
+pub use shard::Shard;
 
 /// One completion, not one record.
 #[derive(Debug)]
@@ -149,32 +165,6 @@ pub struct Config {
     pub dir_path: String,
     /// server.properties' names -> values as given (file, then `--set`); the metadata crate types them and knows the defaults.
     pub properties: std::collections::BTreeMap<String, String>,
-}
-
-pub struct Shard {}
-#[allow(unused_variables)]
-impl Shard {
-    /// Starts in recovery; connections are accepted and their requests wait. The one way to make a shard.
-    pub fn open(config: Config, now: Now, out: &mut Effects) -> Shard {
-        unimplemented!()
-    }
-    pub fn step(&mut self, now: Now, input: Input<'_>, out: &mut Effects) {
-        unimplemented!()
-    }
-    /// After the last input of a turn: group commit, fetch completions, credits.
-    pub fn finish_turn(&mut self, now: Now, out: &mut Effects) {
-        unimplemented!()
-    }
-    pub fn tick(&mut self, now: Now, out: &mut Effects) {
-        unimplemented!()
-    }
-    pub fn deadline(&self) -> Option<Instant> {
-        unimplemented!()
-    }
-    /// False when there is nothing to do. Called when a turn had room.
-    pub fn background(&mut self, now: Now, bytes: u32, out: &mut Effects) -> bool {
-        unimplemented!()
-    }
 }
 
 /// What a core has for hands. Two implementations: `broker/node` and `tools/sim`. Static dispatch.

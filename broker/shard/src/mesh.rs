@@ -29,7 +29,8 @@ pub enum Mesh {
         id: CallId,
         result: Return,
     },
-    /// The connection is gone, or its fetch was satisfied elsewhere. The owner still answers, with what it has.
+    /// The connection is gone, or its fetch was satisfied elsewhere: ends a watch, or hastens a call that reads, which is answered
+    /// with what it has.
     Cancel {
         id: CallId,
     },
@@ -47,8 +48,8 @@ pub enum Call {
         acks: i16,
         parts: Vec<ProducePart>,
     },
-    /// Reads what is there. With `wait` and less than `min_bytes`: `Waiting` at once, then `Ready` once more could be had; the asking
-    /// shard holds min_bytes and max_wait over all owners and takes with a second call.
+    /// Reads what is there. With `wait` and less than `min_bytes`: `Waiting` at once, then `Ready` once that much could be had; the
+    /// asking shard holds min_bytes and max_wait over all owners and takes with a second call.
     Fetch {
         parts: Vec<FetchPart>,
         bytes_max: u32,
@@ -104,7 +105,10 @@ pub enum OffsetQuery {
 pub enum Return {
     Produce(Vec<ProduceResult>),
     Fetch(Vec<FetchResult>),
-    Waiting,
+    /// Less than asked: what there is, and a watch under this call's id that ends in `Ready`, or in the caller's `Cancel`. The call's
+    /// slot is free again: long polls hold none.
+    Waiting(Vec<FetchResult>),
+    /// The one message that no slot stands for: a watch fired. The hands keep it until the return ring has room.
     Ready,
     Offsets(Vec<Result<Option<Found>, ErrorCode>>),
     Epochs(Vec<Result<(LeaderEpoch, Offset), ErrorCode>>),
@@ -115,8 +119,10 @@ pub enum Return {
     Control(Vec<Buf>),
     AutoCreated(Vec<(String, ErrorCode)>),
     Failed(ErrorCode),
+    /// The request's body does not parse: with the reason.
+    Close(String),
 }
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProduceResult {
     pub error: ErrorCode,
     pub message: Option<String>,

@@ -37,6 +37,8 @@ pub struct Limits {
     pub requests_inflight_max: u16,
     /// Unanswered calls between one pair of shards, per direction.
     pub calls_inflight_max: u16,
+    /// Calls that wait for such a slot; past it a request fails with a code that is retried.
+    pub calls_queued_max: u32,
     /// Connections of one shard.
     pub connections_max: u32,
     /// Connections from one address, on one shard.
@@ -80,6 +82,7 @@ impl Limits {
             fetch_reply_bytes_max: 4 << 20,
             requests_inflight_max: 128,
             calls_inflight_max: 1024,
+            calls_queued_max: 64 << 10,
             connections_max: 20_000,
             connections_per_address_max: 20_000,
             connection_idle_ms: 600_000,
@@ -114,6 +117,7 @@ impl Limits {
             fetch_reply_bytes_max: 8 << 10,
             requests_inflight_max: 4,
             calls_inflight_max: 8,
+            calls_queued_max: 64,
             connections_max: 16,
             connections_per_address_max: 16,
             connection_idle_ms: 60_000,

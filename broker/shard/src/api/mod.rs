@@ -6,15 +6,23 @@ mod api_versions;
 pub(crate) mod control;
 mod create_partitions;
 mod create_topics;
+pub(crate) mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+pub(crate) mod describe_log_dirs;
+pub(crate) mod describe_producers;
 mod describe_topic_partitions;
+pub(crate) mod fetch;
 mod incremental_alter_configs;
 mod init_producer_id;
 mod list_config_resources;
+pub(crate) mod list_offsets;
 pub(crate) mod local;
 mod metadata;
+pub(crate) mod offset_for_leader_epoch;
+pub(crate) mod produce;
+pub(crate) mod refuse;
 
 #[cfg(test)]
 mod fixture;

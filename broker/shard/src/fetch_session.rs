@@ -1,0 +1,331 @@
+//! Incremental fetches (KIP-227): what a client asked for stays here, and a reply names only what changed.
+//!
+//! A session belongs to the shard of the connection that made it. A client that comes back on another shard gets 70 and starts anew,
+//! as after a broker's restart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ringmain_types::{ErrorCode, Instant, LeaderEpoch, Limits, Offset, PartitionIndex, ShardId, TopicId};
+
+/// How long a session is unused before another may take its place (`min.incremental.fetch.session.eviction.ms`).
+const EVICTION_MS: u64 = 120_000;
+const EPOCH_INITIAL: i32 = 0;
+const EPOCH_FINAL: i32 = -1;
+
+/// A topic as the request names it: by name up to v12, by id from v13.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TopicRef {
+    Name(Arc<str>),
+    Id(TopicId),
+}
+type PartKey = (TopicRef, PartitionIndex);
+
+/// One partition of a fetch request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) topic: TopicRef,
+    pub(crate) index: PartitionIndex,
+    pub(crate) epoch: Option<LeaderEpoch>,
+    pub(crate) last_epoch: Option<LeaderEpoch>,
+    pub(crate) from: Offset,
+    pub(crate) bytes_max: u32,
+}
+
+/// The part of a partition's answer that decides whether it is news.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) error: ErrorCode,
+    pub(crate) high_watermark: Offset,
+    pub(crate) start: Offset,
+    pub(crate) bytes: u32,
+    pub(crate) diverging: bool,
+}
+
+/// How the reply is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    /// All partitions, session id 0.
+    Sessionless,
+    /// All partitions; makes a session if there is room.
+    Full,
+    /// Only what changed.
+    Incremental { id: i32 },
+}
+
+struct Cached {
+    wanted: Wanted,
+    /// Its place in the order; behind all others once it got data, so that the first ones do not starve the rest.
+    place: u64,
+    told: (Offset, Offset),
+}
+
+struct FetchSession {
+    by_id: bool,
+    epoch: i32,
+    used: Instant,
+    parts: BTreeMap<PartKey, Cached>,
+    order: BTreeMap<u64, PartKey>,
+    next_place: u64,
+}
+
+pub(crate) struct FetchSessions {
+    sessions: BTreeMap<i32, FetchSession>,
+    by_use: BTreeSet<(Instant, i32)>,
+    sessions_max: usize,
+    shard: ShardId,
+    shards: u16,
+    counter: u32,
+}
+
+impl FetchSessions {
+    pub(crate) fn new(shard: ShardId, shards: u16, seed: u64, limits: &Limits) -> FetchSessions {
+        FetchSessions {
+            sessions: BTreeMap::new(),
+            by_use: BTreeSet::new(),
+            sessions_max: limits.fetch_sessions_max as usize,
+            shard,
+            shards,
+            // Where ids start differs from one life of the broker to the next, so that an old session is not taken for a new one.
+            counter: (seed ^ (seed >> 32)) as u32,
+        }
+    }
+
+    /// What to fetch, and how to answer; or the error of the whole request: 70, 71, 106.
+    pub(crate) fn begin(
+        &mut self,
+        now: Instant,
+        by_id: bool,
+        (id, epoch): (i32, i32),
+        wanted: Vec<Wanted>,
+        forgotten: Vec<PartKey>,
+    ) -> Result<(Context, Vec<Wanted>), ErrorCode> {
+        if epoch == EPOCH_INITIAL || epoch == EPOCH_FINAL {
+            self.remove(id);
+            let context = if epoch == EPOCH_FINAL { Context::Sessionless } else { Context::Full };
+            return Ok((context, wanted));
+        }
+        let session = self.sessions.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
+        if session.epoch != epoch {
+            return Err(ErrorCode::InvalidFetchSessionEpoch);
+        }
+        if session.by_id != by_id {
+            return Err(ErrorCode::FetchSessionTopicIdError);
+        }
+        for part in wanted {
+            session.put(part);
+        }
+        for key in forgotten {
+            session.forget(&key);
+        }
+        session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
+        self.by_use.remove(&(session.used, id));
+        session.used = now;
+        self.by_use.insert((now, id));
+        if session.parts.is_empty() {
+            self.remove(id);
+            return Ok((Context::Sessionless, Vec::new()));
+        }
+        let wanted = session.order.values().filter_map(|key| Some(session.parts.get(key)?.wanted.clone())).collect();
+        Ok((Context::Incremental { id }, wanted))
+    }
+
+    /// The session id of the reply; takes out of `parts` what the reply need not name.
+    pub(crate) fn finish<T>(
+        &mut self,
+        now: Instant,
+        by_id: bool,
+        context: Context,
+        parts: &mut Vec<(Wanted, T)>,
+        answer: impl Fn(&T) -> Answer,
+    ) -> i32 {
+        match context {
+            Context::Sessionless => 0,
+            Context::Full => self.create(now, by_id, parts, answer),
+            Context::Incremental { id } => {
+                // Evicted or replaced while its fetch waited: everything is named, and the client's next one gets 70.
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    parts.retain(|(wanted, result)| session.tell(wanted, answer(result)));
+                }
+                id
+            }
+        }
+    }
+
+    fn create<T>(&mut self, now: Instant, by_id: bool, parts: &[(Wanted, T)], answer: impl Fn(&T) -> Answer) -> i32 {
+        if self.sessions.len() >= self.sessions_max {
+            match self.by_use.first() {
+                Some(&(used, oldest)) if used.plus_ms(EVICTION_MS) <= now => self.remove(oldest),
+                _ => return 0,
+            }
+        }
+        let mut session =
+            FetchSession { by_id, epoch: 1, used: now, parts: BTreeMap::new(), order: BTreeMap::new(), next_place: 0 };
+        for (wanted, result) in parts {
+            session.put(wanted.clone());
+            session.tell(wanted, answer(result));
+        }
+        let id = self.next_id();
+        self.sessions.insert(id, session);
+        self.by_use.insert((now, id));
+        id
+    }
+
+    fn next_id(&mut self) -> i32 {
+        loop {
+            self.counter = self.counter.wrapping_add(1);
+            let wide = u64::from(self.counter) * u64::from(self.shards) + u64::from(self.shard.0);
+            let id = (wide & 0x7fff_ffff) as i32;
+            if id != 0 && !self.sessions.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    fn remove(&mut self, id: i32) {
+        if let Some(session) = self.sessions.remove(&id) {
+            self.by_use.remove(&(session.used, id));
+        }
+    }
+}
+
+impl FetchSession {
+    /// A new partition comes last; a known one keeps its place.
+    fn put(&mut self, wanted: Wanted) {
+        let key = (wanted.topic.clone(), wanted.index);
+        if let Some(cached) = self.parts.get_mut(&key) {
+            cached.wanted = wanted;
+            return;
+        }
+        let place = self.next_place;
+        self.next_place += 1;
+        self.order.insert(place, key.clone());
+        self.parts.insert(key, Cached { wanted, place, told: (Offset(-1), Offset(-1)) });
+    }
+
+    fn forget(&mut self, key: &PartKey) {
+        if let Some(cached) = self.parts.remove(key) {
+            self.order.remove(&cached.place);
+        }
+    }
+
+    /// Whether the reply has to name it.
+    fn tell(&mut self, wanted: &Wanted, answer: Answer) -> bool {
+        let key = (wanted.topic.clone(), wanted.index);
+        let Some(cached) = self.parts.get_mut(&key) else { return true };
+        if answer.error != ErrorCode::None {
+            // Told again once it is well.
+            cached.told = (Offset(-1), Offset(-1));
+            return true;
+        }
+        let news = cached.told != (answer.high_watermark, answer.start);
+        cached.told = (answer.high_watermark, answer.start);
+        if answer.bytes > 0 {
+            self.order.remove(&cached.place);
+            cached.place = self.next_place;
+            self.next_place += 1;
+            self.order.insert(cached.place, key);
+        }
+        news || answer.bytes > 0 || answer.diverging
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(text: &str) -> Wanted {
+        let (topic, index) = text.split_once('-').unwrap();
+        Wanted {
+            topic: TopicRef::Name(topic.into()),
+            index: PartitionIndex(index.parse().unwrap()),
+            epoch: None,
+            last_epoch: None,
+            from: Offset(0),
+            bytes_max: 1000,
+        }
+    }
+
+    fn show(part: &Wanted) -> String {
+        let TopicRef::Name(name) = &part.topic else { panic!("by name") };
+        format!("{name}-{}", part.index.0)
+    }
+
+    fn list<'a>(words: &'a [&str], flag: &str) -> impl Iterator<Item = &'a str> {
+        let found = words.iter().find_map(|word| word.strip_prefix(flag)).unwrap_or("");
+        found.split(',').filter(|text| !text.is_empty()).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Runs `tests/data/fetch_session.txt`.
+    #[test]
+    fn transcript() {
+        let mut sessions = FetchSessions::new(ShardId(0), 1, 0, &Limits { fetch_sessions_max: 2, ..Limits::tiny() });
+        let mut steps = 0;
+        for line in include_str!("../tests/data/fetch_session.txt").lines() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            steps += 1;
+            let (command, want) = line.split_once(" => ").expect("a transcript line has its outcome");
+            let words: Vec<&str> = command.split_whitespace().collect();
+            let now = Instant::default().plus_ms(words[0].parse::<u64>().unwrap() * 1000);
+            let by_id = words[1] == "id";
+            let (id, epoch) = (words[2].parse().unwrap(), words[3].parse().unwrap());
+            let forgotten = list(&words, "forget:").map(wanted).map(|part| (part.topic, part.index)).collect();
+            let asked = list(&words, "ask:").map(wanted).collect();
+            let got = match sessions.begin(now, by_id, (id, epoch), asked, forgotten) {
+                Err(code) => format!("error {}", code.code()),
+                Ok((context, parts)) => {
+                    let asked: Vec<String> = parts.iter().map(show).collect();
+                    // data:orders-0@5 is what has data, with the high watermark; bad: what has an error.
+                    let data: BTreeMap<&str, i64> = list(&words, "data:")
+                        .map(|text| text.split_once('@').map(|(part, at)| (part, at.parse().unwrap())).unwrap())
+                        .collect();
+                    let bad: Vec<&str> = list(&words, "bad:").collect();
+                    let mut parts: Vec<(Wanted, Answer)> = parts
+                        .into_iter()
+                        .map(|part| {
+                            let name = show(&part);
+                            let at = data.get(name.as_str());
+                            let error = if bad.contains(&name.as_str()) {
+                                ErrorCode::KafkaStorageError
+                            } else {
+                                ErrorCode::None
+                            };
+                            let high_watermark = Offset(at.copied().unwrap_or(0));
+                            let bytes = u32::from(at.is_some());
+                            (part, Answer { error, high_watermark, start: Offset(0), bytes, diverging: false })
+                        })
+                        .collect();
+                    let id = sessions.finish(now, by_id, context, &mut parts, |answer| *answer);
+                    let told: Vec<String> = parts.iter().map(|(part, _)| show(part)).collect();
+                    format!("{id} reads {} tells {}", asked.join(","), told.join(","))
+                }
+            };
+            assert_eq!(got.trim(), want.trim(), "after: {line}");
+        }
+        assert!(steps > 15);
+    }
+
+    #[test]
+    fn shards_never_share_an_id_and_epochs_wrap() {
+        let limits = Limits::tiny();
+        let mut one = FetchSessions::new(ShardId(0), 2, 7, &limits);
+        let mut two = FetchSessions::new(ShardId(1), 2, 7, &limits);
+        let ids: Vec<i32> = (0..50).map(|_| one.next_id()).collect();
+        assert!((0..50).all(|_| !ids.contains(&two.next_id())));
+
+        let mut parts = vec![(wanted("a-0"), ())];
+        let quiet = |_: &()| Answer {
+            error: ErrorCode::None,
+            high_watermark: Offset(0),
+            start: Offset(0),
+            bytes: 0,
+            diverging: false,
+        };
+        let id = one.finish(Instant(0), false, Context::Full, &mut parts, quiet);
+        one.sessions.get_mut(&id).unwrap().epoch = i32::MAX;
+        one.begin(Instant(0), false, (id, i32::MAX), Vec::new(), Vec::new()).unwrap();
+        assert_eq!(one.sessions[&id].epoch, 1);
+    }
+}

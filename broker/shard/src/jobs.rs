@@ -1,0 +1,83 @@
+//! Requests under way on the shard that their connection lives on.
+
+use ringmain_log::{Found, ProducerView};
+use ringmain_session::{ReplySlot, Request};
+use ringmain_types::*;
+
+use crate::asked::Asked;
+use crate::fetch::FetchJob;
+use crate::mesh::{LogView, ProduceResult};
+use crate::slab::Key;
+use crate::timers::TimerId;
+
+/// Where a reply goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReplyTo {
+    pub(crate) connection: ConnectionId,
+    pub(crate) slot: ReplySlot,
+    pub(crate) api: i16,
+    pub(crate) version: i16,
+    pub(crate) correlation: i32,
+    pub(crate) received: Instant,
+    pub(crate) dispatched: Instant,
+}
+
+impl ReplyTo {
+    pub(crate) fn new(now: Now, request: &Request) -> ReplyTo {
+        ReplyTo {
+            connection: request.connection,
+            slot: request.slot,
+            api: request.api,
+            version: request.version,
+            correlation: request.correlation,
+            received: request.received,
+            dispatched: now.mono,
+        }
+    }
+}
+
+pub(crate) struct Job {
+    pub(crate) to: ReplyTo,
+    pub(crate) work: Work,
+    pub(crate) timer: Option<TimerId>,
+    /// Another shard was asked.
+    pub(crate) remote: bool,
+}
+
+pub(crate) enum Work {
+    Produce {
+        acks: i16,
+        asked: Asked<Produced>,
+    },
+    Fetch(Box<FetchJob>),
+    Offsets(Asked<Result<Option<Found>, ErrorCode>>),
+    Epochs(Asked<Result<(LeaderEpoch, Offset), ErrorCode>>),
+    DeleteRecords(Asked<Result<Offset, ErrorCode>>),
+    Describe(Asked<Option<LogView>>),
+    Producers(Asked<Result<Vec<ProducerView>, ErrorCode>>),
+    Control(Request),
+    /// Metadata that waits for topics to be made.
+    AutoCreate(Request),
+}
+
+/// One partition's answer to Produce, with what only the asking shard knows of a refused batch.
+#[derive(Debug)]
+pub(crate) struct Produced {
+    pub(crate) result: ProduceResult,
+    /// The record that spoiled its batch (KIP-467).
+    pub(crate) record: Option<u32>,
+}
+
+impl Produced {
+    pub(crate) fn failed(error: ErrorCode, message: Option<String>) -> Produced {
+        let result = ProduceResult { error, message, base: Offset(-1), log_append_time: None, start: Offset(-1) };
+        Produced { result, record: None }
+    }
+}
+
+/// Who waits for a call: a job, and which of its shares this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub(crate) job: Key,
+    pub(crate) share: u32,
+}
