@@ -211,6 +211,7 @@ impl Script {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the test's own file, when it is asked to write it")]
 fn the_controller_does_what_the_transcript_says() {
     let expected = include_str!("data/controller.txt");
     let (mut script, mut got) = (Script::new(), String::new());
