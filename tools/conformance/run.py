@@ -21,8 +21,11 @@ def main():
     options.add_argument("--binary", default=str(harness.ROOT / "target/release/ringmain"))
     options.add_argument("--work", type=pathlib.Path, default=harness.ROOT / "target/conformance")
     options.add_argument("--only")
+    options.add_argument("--prepare", action="store_true", help="install what the cases need, and end")
     o = options.parse_args()
     harness.prepare(o.work.resolve())
+    if o.prepare:
+        return 0
     broker = None
     if not o.bootstrap:
         data = o.work.resolve() / "data"

@@ -7,7 +7,7 @@ mod line;
 mod producer;
 mod trimmer;
 
-pub use admin::{Admin, Wish};
+pub use admin::{Admin, By, Wish};
 pub use churn::Churn;
 pub use consumer::{Consumer, Style as ConsumerStyle};
 pub use producer::{Producer, Style as ProducerStyle};
@@ -15,6 +15,7 @@ pub use trimmer::Trimmer;
 
 use ringmain_types::WallMs;
 
+use crate::faults::Plan;
 use crate::ledger::{Keeping, Ledger};
 use crate::network::Link;
 use crate::random::Random;
@@ -76,26 +77,40 @@ pub trait Client {
     fn describe(&self) -> String;
 }
 
-/// A topic; the first is there from the start.
-pub fn wish(random: &mut Random, at: u32, partitions_max: u64, start_ns: u64, chaos_ns: u64, durable: bool) -> Wish {
-    let mut configs = Vec::new();
-    let asynchronous = !durable && at > 0 && random.chance(0.3);
-    if asynchronous {
-        configs.push(("flush", "async".to_string()));
+/// What the admin shall make of a plan; the first topic is there from the start.
+pub fn wishes(random: &mut Random, topics: u32, partitions_max: u64, start_ns: u64, plan: &Plan) -> Vec<Wish> {
+    let durable = plan.cut_at.is_some();
+    let mut wishes = Vec::new();
+    for at in 0..topics {
+        let mut configs = Vec::new();
+        let by = if at > 0 && random.chance(0.2) { By::Metadata } else { By::CreateTopics };
+        let asynchronous = !durable && by == By::CreateTopics && at > 0 && random.chance(0.3);
+        if asynchronous {
+            configs.push(("flush", "async".to_string()));
+        }
+        let retained = !durable && by == By::CreateTopics && random.chance(0.2);
+        if retained {
+            configs.push(("retention.bytes", (8 << 10).to_string()));
+        }
+        let later = random.below(plan.chaos_ns / 2);
+        wishes.push(Wish {
+            by,
+            name: format!("topic-{at}"),
+            partitions: if by == By::Metadata { 1 } else { random.between(1, partitions_max) as i32 },
+            configs,
+            keeping: if asynchronous { Keeping::Async } else { Keeping::Group },
+            retained,
+            not_before_ns: start_ns + if at == 0 || random.chance(0.5) { 0 } else { later },
+        });
     }
-    let retained = !durable && random.chance(0.2);
-    if retained {
-        configs.push(("retention.bytes", (8 << 10).to_string()));
+    if random.chance(0.4) {
+        let mut grown = wishes[0].clone();
+        grown.by = By::CreatePartitions;
+        grown.partitions += random.between(1, 2) as i32;
+        grown.not_before_ns += random.below(plan.chaos_ns / 2);
+        wishes.push(grown);
     }
-    let later = random.below(chaos_ns / 2);
-    Wish {
-        name: format!("topic-{at}"),
-        partitions: random.between(1, partitions_max) as i32,
-        configs,
-        keeping: if asynchronous { Keeping::Async } else { Keeping::Group },
-        retained,
-        not_before_ns: start_ns + if at == 0 || random.chance(0.5) { 0 } else { later },
-    }
+    wishes
 }
 
 pub fn producer_style(random: &mut Random, values: (u64, u64)) -> ProducerStyle {

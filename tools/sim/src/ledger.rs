@@ -107,6 +107,13 @@ impl Ledger {
         number
     }
 
+    pub fn grown(&mut self, name: &str, partitions: i32) {
+        let Some(number) = self.by_name(name) else { return };
+        for index in 0..partitions {
+            self.logs.entry(Key { topic: number, index }).or_default();
+        }
+    }
+
     pub fn topic(&self, number: TopicNumber) -> &Topic {
         &self.topics[&number]
     }

@@ -613,10 +613,7 @@ impl World {
 fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>> {
     let work = &plan.work;
     let mut clients: Vec<Box<dyn Client>> = Vec::new();
-    let mut wishes = Vec::new();
-    for topic in 0..work.topics {
-        wishes.push(clients::wish(random, topic, work.partitions_max, start_ns, plan.chaos_ns, plan.cut_at.is_some()));
-    }
+    let wishes = clients::wishes(random, work.topics, work.partitions_max, start_ns, plan);
     clients.push(Box::new(clients::Admin::new(wishes)));
     for id in 0..work.producers {
         let style = clients::producer_style(random, work.values);

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod clients;
 mod layers;
 mod sim;
 
@@ -13,7 +14,9 @@ const USAGE: &str = "\
 cargo xtask check                   format, clippy, layers, tests, simulator; ends with `N passed, N failed`
 cargo xtask layers                  no arrow points up, and no hands are reached from the rules
 cargo xtask sim --seed N            one history of the simulator, readable
-cargo xtask sim --seeds FROM..TO    many, on both cores; or --count K from a random start; or --cuts (power cut at every operation)";
+cargo xtask sim --seeds FROM..TO    many, on both cores; or --count K from a random start; or --cuts (power cut at every operation)
+cargo xtask conformance             real clients with asserted results: kcat, Kafka's tools, librdkafka, franz-go, kafka-python
+cargo xtask torture [--kills N]     kill -9 at random moments under load, then everything acknowledged is looked for";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +28,8 @@ fn main() -> ExitCode {
         ("check", []) => check::run(),
         ("layers", []) => layers::run(),
         ("sim", rest) => sim::run(rest),
+        ("conformance", rest) => clients::conformance(rest),
+        ("torture", rest) => clients::torture(rest),
         _ => {
             eprintln!("{USAGE}");
             false

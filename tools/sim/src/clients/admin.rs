@@ -1,12 +1,15 @@
-//! Creates the shared topics, some at once and some later, and tells everybody the moment a creation is acknowledged.
+//! Creates the shared topics, some at once and some later, by request or by asking for them, and gives one more partitions; tells
+//! everybody the moment it is acknowledged.
 
 use std::collections::VecDeque;
 
 use ringmain_types::{ErrorCode, TopicId};
+use ringmain_wire::create_partitions::CreatePartitionsTopic;
 use ringmain_wire::create_topics::{CreatableTopic, CreatableTopicConfig};
 use ringmain_wire::metadata::MetadataRequestTopic;
 use ringmain_wire::{
-    CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, METADATA, MetadataRequest, MetadataResponse,
+    CREATE_PARTITIONS, CREATE_TOPICS, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
+    CreateTopicsResponse, METADATA, MetadataRequest, MetadataResponse,
 };
 
 use super::line::{Line, reply};
@@ -14,8 +17,18 @@ use super::{Client, Context};
 use crate::ledger::{Keeping, Ledger, Topic};
 use crate::network::Link;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    CreateTopics,
+    /// auto.create.topics.enable; the default is one partition.
+    Metadata,
+    /// Of a topic that is there: `partitions` from then on.
+    CreatePartitions,
+}
+
 #[derive(Clone, Debug)]
 pub struct Wish {
+    pub by: By,
     pub name: String,
     pub partitions: i32,
     pub configs: Vec<(&'static str, String)>,
@@ -26,7 +39,8 @@ pub struct Wish {
 
 enum Asked {
     Create,
-    Find,
+    Grow,
+    Find { create: bool },
 }
 
 pub struct Admin {
@@ -60,15 +74,45 @@ impl Admin {
         self.line.ask(context, &CREATE_TOPICS, 7, &body, Asked::Create);
     }
 
-    fn find(&mut self, context: &mut Context<'_>) {
+    fn grow(&mut self, context: &mut Context<'_>) {
+        let Some(wish) = self.wishes.front() else { return };
+        context.say(|| format!("grow {} to {} partitions", wish.name, wish.partitions));
+        let topic = CreatePartitionsTopic { name: &wish.name, count: wish.partitions, assignments: None };
+        let body = CreatePartitionsRequest { topics: vec![topic].into(), timeout_ms: 10_000, validate_only: false };
+        self.line.ask(context, &CREATE_PARTITIONS, 3, &body, Asked::Grow);
+    }
+
+    fn grown(&mut self, context: &mut Context<'_>, frame: &[u8]) {
+        let Some(body) = reply::<CreatePartitionsResponse<'_>>(context, &CREATE_PARTITIONS, 3, frame) else { return };
+        let Some(topic) = body.results.iter().next() else {
+            return context.fail("answers name what was asked", "CreatePartitions names no topic".into());
+        };
+        match topic.error_code {
+            // It has as many already, by a request that was not answered.
+            ErrorCode::InvalidPartitions if self.unsure => {}
+            ErrorCode::None => {}
+            error if super::producer::legal(error) => return self.unsure = true,
+            error => {
+                let text = format!("{}: {error:?} {:?}", topic.name, topic.error_message);
+                return context.fail("a topic can be given more partitions", text);
+            }
+        }
+        let Some(wish) = self.wishes.pop_front() else { return };
+        self.unsure = false;
+        context.say(|| format!("{} has {} partitions", wish.name, wish.partitions));
+        context.ledger.grown(&wish.name, wish.partitions);
+    }
+
+    fn find(&mut self, context: &mut Context<'_>, create: bool) {
         let Some(wish) = self.wishes.front() else { return };
         let topic = MetadataRequestTopic { topic_id: TopicId::NONE, name: Some(&wish.name) };
         let body = MetadataRequest {
             topics: Some(vec![topic].into()),
-            allow_auto_topic_creation: false,
+            allow_auto_topic_creation: create,
             ..Default::default()
         };
-        self.line.ask(context, &METADATA, 12, &body, Asked::Find);
+        context.say(|| format!("find {}, create: {create}", wish.name));
+        self.line.ask(context, &METADATA, 12, &body, Asked::Find { create });
     }
 
     fn ready(&mut self, context: &mut Context<'_>, id: TopicId) {
@@ -101,14 +145,14 @@ impl Admin {
         }
     }
 
-    fn found(&mut self, context: &mut Context<'_>, frame: &[u8]) {
+    fn found(&mut self, context: &mut Context<'_>, create: bool, frame: &[u8]) {
         let Some(body) = reply::<MetadataResponse<'_>>(context, &METADATA, 12, frame) else { return };
         let Some(topic) = body.topics.iter().next() else {
             return context.fail("answers name what was asked", "Metadata names no topic".into());
         };
         if topic.error_code == ErrorCode::None {
             self.ready(context, topic.topic_id);
-        } else {
+        } else if !(create && super::producer::legal(topic.error_code)) {
             context.fail("a topic that exists is found", format!("{:?}: {:?}", topic.name, topic.error_code));
         }
     }
@@ -123,7 +167,12 @@ impl Client for Admin {
         if !self.line.up(context) || self.line.pending() > 0 {
             return;
         }
-        if self.find { self.find(context) } else { self.create(context) }
+        match wish.by {
+            By::CreateTopics if self.find => self.find(context, false),
+            By::CreateTopics => self.create(context),
+            By::Metadata => self.find(context, true),
+            By::CreatePartitions => self.grow(context),
+        }
     }
 
     fn received(&mut self, context: &mut Context<'_>, link: Link, bytes: &[u8]) {
@@ -131,14 +180,15 @@ impl Client for Admin {
         while let Some(answer) = self.line.next(context) {
             match answer.asked {
                 Asked::Create => self.created(context, &answer.frame),
-                Asked::Find => self.found(context, &answer.frame),
+                Asked::Grow => self.grown(context, &answer.frame),
+                Asked::Find { create } => self.found(context, create, &answer.frame),
             }
         }
     }
 
     fn closed(&mut self, context: &mut Context<'_>, link: Link) {
         let unanswered = self.line.closed(context, link).unwrap_or_default();
-        self.unsure |= unanswered.iter().any(|asked| matches!(asked, Asked::Create));
+        self.unsure |= unanswered.iter().any(|asked| matches!(asked, Asked::Create | Asked::Grow));
     }
 
     fn finished(&self, _ledger: &Ledger) -> bool {

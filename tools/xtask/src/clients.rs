@@ -1,0 +1,30 @@
+//! Real clients and real kills: builds the broker, then runs tools/conformance and tools/torture against it.
+
+use std::process::Command;
+
+use crate::{cargo, root, succeeds};
+
+/// kcat, Kafka's own tools and three client libraries, with asserted results; what `run.py` takes may follow.
+pub fn conformance(rest: &[String]) -> bool {
+    succeeds(cargo(&["build", "--release", "--package", "ringmain"])) && succeeds(runner(rest))
+}
+
+/// kill -9 at random moments under load; what the torture binary takes may follow. librdkafka comes from the conformance runner's
+/// environment.
+pub fn torture(rest: &[String]) -> bool {
+    if !succeeds(cargo(&["build", "--release", "--package", "ringmain", "--package", "ringmain-torture"])) {
+        return false;
+    }
+    if !succeeds(runner(&["--prepare".to_string()])) {
+        return false;
+    }
+    let mut torture = Command::new(root().join("target/release/ringmain-torture"));
+    torture.current_dir(root()).arg("--python").arg(root().join("target/conformance/venv/bin/python")).args(rest);
+    succeeds(torture)
+}
+
+fn runner(rest: &[String]) -> Command {
+    let mut runner = Command::new("python3");
+    runner.current_dir(root()).arg("tools/conformance/run.py").args(rest);
+    runner
+}
