@@ -99,7 +99,7 @@ impl SimMesh {
                 }
                 self.answered.insert(*id);
                 *self.unanswered.entry((to, from)).or_default() -= 1;
-                if matches!(result, Return::Waiting) {
+                if matches!(result, Return::Waiting { .. }) {
                     self.watched.insert(*id, from);
                 }
             }
