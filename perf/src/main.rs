@@ -1,0 +1,163 @@
+//! `perf/`: how fast it is, beside the ceiling probe and with nothing hidden. See DESIGN.md for what is measured and how.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod control;
+mod cpu;
+mod load;
+mod probe;
+mod receiver;
+mod sender;
+mod sink;
+mod template;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use control::Control;
+use load::{Load, Outcome};
+use probe::{Probe, ProbeConfig};
+
+#[derive(Parser)]
+#[command(name = "ringmain-perf", about = "Measures Ringmain beside the ceiling probe", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The least that any broker must do: receives Produce frames, writes and flushes them, acknowledges
+    Probe(ProbeArgs),
+    /// Loads a broker (or the probe) with Produce requests
+    Produce(ProduceArgs),
+}
+
+#[derive(Args)]
+struct ProbeArgs {
+    #[arg(long, default_value = "127.0.0.1:29092")]
+    listen: String,
+    /// Where the probe's file is: on the file system to be measured
+    #[arg(long, default_value = "./ringmain-perf-data")]
+    dir: PathBuf,
+    /// Size of the file, which is prewritten once and then written round and round
+    #[arg(long, default_value_t = 2048)]
+    file_mib: u64,
+    /// Acknowledge what is written and not flushed
+    #[arg(long)]
+    no_flush: bool,
+    /// Keep to one CPU
+    #[arg(long)]
+    cpu: Option<usize>,
+}
+
+#[derive(Args)]
+struct ProduceArgs {
+    #[arg(long, default_value = "127.0.0.1:9092")]
+    bootstrap: String,
+    #[arg(long, default_value = "bench")]
+    topic: String,
+    #[arg(long, default_value_t = 1)]
+    partitions: u32,
+    /// Do not create the topic first: it exists, or this is the probe
+    #[arg(long)]
+    no_create: bool,
+    /// Configs of the topic that is created, `name=value`
+    #[arg(long = "config", value_parser = name_and_value)]
+    configs: Vec<(String, String)>,
+    #[arg(long, default_value_t = 1)]
+    connections: u32,
+    #[arg(long, default_value_t = 1024)]
+    record_bytes: usize,
+    #[arg(long, default_value_t = 16 << 10)]
+    batch_bytes: usize,
+    /// Unanswered requests a connection
+    #[arg(long, default_value_t = 32)]
+    window: usize,
+    /// Open loop at so many MB/s (10^6 bytes); without it, as fast as the window lets
+    #[arg(long)]
+    rate: Option<f64>,
+    #[arg(long, default_value_t = 1.0)]
+    warm_up: f64,
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Process of the server, for its CPU time
+    #[arg(long)]
+    server_pid: Option<u32>,
+    /// Keep to one CPU
+    #[arg(long)]
+    cpu: Option<usize>,
+}
+
+fn name_and_value(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write it as name=value")?;
+    Ok((name.into(), value.into()))
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Probe(args) => run_probe(&args),
+        Command::Produce(args) => produce(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ringmain-perf: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_probe(args: &ProbeArgs) -> io::Result<()> {
+    args.cpu.map_or(Ok(()), cpu::pin)?;
+    let config = ProbeConfig {
+        listen: args.listen.clone(),
+        directory: args.dir.clone(),
+        file_bytes: args.file_mib << 20,
+        flush: !args.no_flush,
+    };
+    let mut probe = Probe::new(&config)?;
+    println!("probe listens on {}, {}", probe.address()?, if config.flush { "flushes" } else { "does not flush" });
+    probe.run()
+}
+
+fn produce(args: ProduceArgs) -> io::Result<()> {
+    args.cpu.map_or(Ok(()), cpu::pin)?;
+    if !args.no_create {
+        let mut control = Control::open(&args.bootstrap, Duration::from_secs(5))?;
+        control.create_topic(&args.topic, args.partitions, &args.configs)?;
+    }
+    let load = Load {
+        address: args.bootstrap,
+        topic: args.topic,
+        partitions: args.partitions.max(1),
+        connections: args.connections.max(1),
+        record_bytes: args.record_bytes,
+        batch_bytes: args.batch_bytes,
+        window: args.window.max(1),
+        rate: args.rate.map(|megabytes| megabytes * 1e6),
+        warm_up: Duration::from_secs_f64(args.warm_up),
+        measure: Duration::from_secs_f64(args.seconds),
+        server_pid: args.server_pid,
+    };
+    print(&load.run()?);
+    Ok(())
+}
+
+fn print(outcome: &Outcome) {
+    println!(
+        "{:.0} MB/s, {:.1} k msg/s; CPU s/GB: server {:.3}, generator {:.3}; ack ms: p50 {:.3}, p99 {:.3}, p99.9 {:.3}, max {:.3}",
+        outcome.megabytes_per_second(),
+        outcome.records_per_second() / 1e3,
+        outcome.server_cpu_seconds_per_gigabyte(),
+        outcome.own_cpu_seconds_per_gigabyte(),
+        outcome.latency_ms(0.5),
+        outcome.latency_ms(0.99),
+        outcome.latency_ms(0.999),
+        outcome.latency.max() as f64 / 1e6,
+    );
+}
