@@ -122,13 +122,16 @@ pub struct Controller {
     collisions: BTreeMap<String, BTreeSet<Arc<str>>>,
     /// The unused part of the block of producer ids that this life took: (next, end).
     block: (i64, i64),
+    /// The end of the block that was asked for last: it is ours once its record is replayed. If that never came to be, it is asked
+    /// for again.
+    asked: Option<i64>,
     /// Topic ids drawn in this life.
     drawn: u64,
 }
 
 impl Controller {
     pub fn new(config: ControllerConfig) -> Controller {
-        Controller { config, image: Arc::default(), collisions: BTreeMap::new(), block: (0, 0), drawn: 0 }
+        Controller { config, image: Arc::default(), collisions: BTreeMap::new(), block: (0, 0), asked: None, drawn: 0 }
     }
 
     /// The image of everything replayed so far: publish it when that is committed.
@@ -168,7 +171,7 @@ impl Controller {
         let Some(end) = first.checked_add(PRODUCER_ID_BLOCK) else {
             return Err(Refusal::new(ErrorCode::UnknownServerError, "all producer ids were given out"));
         };
-        self.block = (first + 1, end);
+        self.asked = Some(end);
         Ok((vec![Record::ProducerIds { next: ProducerId(end) }], ProducerId(first)))
     }
 
@@ -233,7 +236,13 @@ impl Controller {
                 }
             }
             Record::Config { resource, name, value } => replay_config(image, offset, resource, name, value)?,
-            Record::ProducerIds { next } => image.next_producer_id = image.next_producer_id.max(next.0),
+            Record::ProducerIds { next } => {
+                // The first of the block was given out with the record.
+                if self.asked.take() == Some(next.0) {
+                    self.block = (image.next_producer_id + 1, next.0);
+                }
+                image.next_producer_id = image.next_producer_id.max(next.0);
+            }
         }
         image.next = Offset(offset.0 + 1);
         Ok(())
@@ -332,6 +341,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_block_of_producer_ids_counts_only_once_its_record_does() {
+        let mut controller = controller(1);
+        // The caller could not append: nobody got that id.
+        for _ in 0..3 {
+            let (records, id) = controller.allocate_producer_id().unwrap();
+            assert_eq!((records.len(), id), (1, ProducerId(0)));
+        }
+        let (records, _) = controller.allocate_producer_id().unwrap();
+        controller.replay(controller.image.next, &records[0]).unwrap();
+        assert_eq!(controller.allocate_producer_id(), Ok((vec![], ProducerId(1))));
+        // A block of another life is not ours.
+        let foreign = Record::ProducerIds { next: ProducerId(5000) };
+        controller.replay(controller.image.next, &foreign).unwrap();
+        assert_eq!(controller.allocate_producer_id(), Ok((vec![], ProducerId(2))));
     }
 
     #[test]
