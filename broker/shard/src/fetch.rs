@@ -5,7 +5,7 @@
 //! Calling ------------------------------> reply
 //!    |  not enough         ^
 //!    v                     | Ready, or max_wait is over and more may be there
-//! Have / Watching ---------+
+//! Watching ----------------+
 //! ```
 //! Owners watch for their share of min_bytes: if all owners together have min_bytes more, one of them has its share more. Slices are not
 //! held while a fetch waits; whoever had some is asked again at the end.
@@ -27,18 +27,14 @@ pub(crate) struct FetchAsked {
     pub(crate) result: FetchResult,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OwnerState {
-    Calling,
-    Watching(CallId),
-    Have,
-}
-
 #[derive(Debug)]
 pub(crate) struct FetchOwner {
     pub(crate) shard: ShardId,
     pub(crate) parts: Vec<u32>,
-    state: OwnerState,
+    /// A call is under way.
+    calling: bool,
+    /// Set with its last answer.
+    pub(crate) watch: Option<CallId>,
     /// In its last answer.
     bytes: u64,
     /// Its slices were let go.
@@ -66,21 +62,14 @@ pub(crate) struct FetchJob {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Wait,
-    /// Ask these owners (their places).
+    /// Ask these owners (their places); watches that they have are of no use any more.
     Ask(Vec<u32>),
     Reply,
 }
 
 impl FetchOwner {
     pub(crate) fn new(shard: ShardId, parts: Vec<u32>) -> FetchOwner {
-        FetchOwner { shard, parts, state: OwnerState::Calling, bytes: 0, stale: false, threshold: 0 }
-    }
-
-    pub(crate) fn watch(&self) -> Option<CallId> {
-        match self.state {
-            OwnerState::Watching(call) => Some(call),
-            OwnerState::Calling | OwnerState::Have => None,
-        }
+        FetchOwner { shard, parts, calling: true, watch: None, bytes: 0, stale: false, threshold: 0 }
     }
 }
 
@@ -117,7 +106,8 @@ impl FetchJob {
         assert_eq!(owner.parts.len(), results.len());
         owner.bytes = results.iter().map(|result| u64::from(result.slices.bytes)).sum();
         owner.stale = false;
-        owner.state = watch.map_or(OwnerState::Have, OwnerState::Watching);
+        owner.calling = false;
+        owner.watch = watch;
         for (&part, result) in owner.parts.iter().zip(results) {
             self.last |= result.error != ErrorCode::None || result.diverging.is_some();
             self.parts[part as usize].result = result;
@@ -133,8 +123,9 @@ impl FetchJob {
     /// A watch fired: its owner is asked for what it has.
     pub(crate) fn ready(&mut self, owner: u32, call: CallId) -> Next {
         match self.owners.get_mut(owner as usize) {
-            Some(found) if found.state == OwnerState::Watching(call) => {
-                found.state = OwnerState::Calling;
+            Some(found) if found.watch == Some(call) => {
+                found.watch = None;
+                found.calling = true;
                 Next::Ask(vec![owner])
             }
             _ => Next::Wait,
@@ -142,7 +133,7 @@ impl FetchJob {
     }
 
     pub(crate) fn next(&mut self, now: Instant) -> Next {
-        if self.owners.iter().any(|owner| owner.state == OwnerState::Calling) {
+        if self.owners.iter().any(|owner| owner.calling) {
             return Next::Wait;
         }
         let bytes: u64 = self.owners.iter().map(|owner| owner.bytes).sum();
@@ -155,7 +146,7 @@ impl FetchJob {
         let share = (self.min_bytes - bytes).div_ceil(self.owners.len() as u64);
         for owner in &mut self.owners {
             owner.stale |= owner.bytes > 0;
-            if owner.state == OwnerState::Have {
+            if owner.watch.is_none() {
                 owner.threshold = owner.bytes + share;
             }
         }
@@ -163,7 +154,7 @@ impl FetchJob {
             asked.result.slices.parts.clear();
             asked.result.slices.bytes = 0;
         }
-        let unwatched = self.pick(|owner| owner.state == OwnerState::Have);
+        let unwatched = self.pick(|owner| owner.watch.is_none());
         if unwatched.is_empty() { Next::Wait } else { Next::Ask(unwatched) }
     }
 
@@ -171,7 +162,7 @@ impl FetchJob {
         let mut picked = Vec::new();
         for (at, owner) in self.owners.iter_mut().enumerate() {
             if which(owner) {
-                owner.state = OwnerState::Calling;
+                owner.calling = true;
                 picked.push(at as u32);
             }
         }

@@ -136,16 +136,21 @@ impl Shard {
                 let deadline = Shard::call_deadline(fetch.until.max(now.mono).plus_ms(REQUEST_MS));
                 let (wait, count) = (!fetch.last, fetch.owners.len() as u64);
                 let bytes_max = fetch.share_bytes_max(count, self.config.limits.fetch_reply_bytes_max);
+                let mut watches = Vec::new();
                 let calls: Vec<_> = owners
                     .into_iter()
                     .filter_map(|at| {
-                        let owner = fetch.owners.get(at as usize)?;
+                        let owner = fetch.owners.get_mut(at as usize)?;
+                        watches.extend(owner.watch.take().map(|id| (owner.shard, id)));
                         let part = |part: &u32| fetch.parts[*part as usize].part.clone();
                         let parts = owner.parts.iter().filter_map(part).collect();
                         let min_bytes = u32::try_from(owner.threshold).unwrap_or(u32::MAX);
                         Some((at, owner.shard, Call::Fetch { parts, bytes_max, min_bytes, wait }))
                     })
                     .collect();
+                for (shard, id) in watches {
+                    self.end_watch(shard, id, out);
+                }
                 for (share, shard, call) in calls {
                     self.call(shard, deadline, call, Waiter { job: key, share }, out);
                 }
@@ -156,11 +161,15 @@ impl Shard {
     /// Nobody waits for these watches any more.
     pub(crate) fn end_watches(&mut self, fetch: &FetchJob, out: &mut Effects) {
         for owner in &fetch.owners {
-            if let Some(id) = owner.watch()
-                && self.watching.remove(&id).is_some()
-            {
-                self.send(owner.shard, Mesh::Cancel { id }, out);
+            if let Some(id) = owner.watch {
+                self.end_watch(owner.shard, id, out);
             }
+        }
+    }
+
+    fn end_watch(&mut self, owner: ShardId, id: CallId, out: &mut Effects) {
+        if self.watching.remove(&id).is_some() {
+            self.send(owner, Mesh::Cancel { id }, out);
         }
     }
 
