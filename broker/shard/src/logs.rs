@@ -9,6 +9,8 @@ use ringmain_metadata::config::{Compression, Flush, Layers, TimestampType};
 use ringmain_metadata::{BrokerConfig, ClusterImage, Topic, TopicConfig};
 use ringmain_types::*;
 
+use crate::Note;
+
 /// One partition of this shard.
 pub(crate) struct OwnedLog {
     pub(crate) id: LogId,
@@ -65,6 +67,8 @@ pub(crate) struct Logs {
     removing_names: BTreeMap<LogId, String>,
     blocked: Vec<Blocked>,
     configs: BTreeMap<TopicId, Arc<TopicConfig>>,
+    /// Changed since `Note::Log` told of them.
+    changed: BTreeSet<Partition>,
 }
 
 impl Logs {
@@ -79,6 +83,7 @@ impl Logs {
             removing_names: BTreeMap::new(),
             blocked: Vec::new(),
             configs: BTreeMap::new(),
+            changed: BTreeSet::new(),
         }
     }
 
@@ -94,6 +99,23 @@ impl Logs {
     pub(crate) fn by_id(&mut self, log: LogId) -> Option<(Partition, &mut OwnedLog)> {
         let partition = *self.by_id.get(&log)?;
         Some((partition, self.owned.get_mut(&partition)?))
+    }
+
+    pub(crate) fn changed(&mut self, partition: Partition) {
+        self.changed.insert(partition);
+    }
+
+    pub(crate) fn any_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// Tells of each log that changed since the last time.
+    pub(crate) fn tell(&mut self, store: &Store, notes: &mut Vec<Note>) {
+        for partition in std::mem::take(&mut self.changed) {
+            let Some(log) = self.owned.get(&partition).filter(|log| log.usable) else { continue };
+            let (start, end, size_bytes) = (store.start(log.id), store.end(log.id), store.size_bytes(log.id));
+            notes.push(Note::Log { partition, start, end, size_bytes });
+        }
     }
 
     pub(crate) fn config(&self, topic: TopicId) -> Option<&Arc<TopicConfig>> {
@@ -172,6 +194,7 @@ impl Logs {
         };
         self.owned.insert(partition, log);
         self.by_id.insert(id, partition);
+        self.changed.insert(partition);
         if !usable {
             self.recovering.insert(partition);
         }
@@ -201,6 +224,7 @@ impl Logs {
         {
             owned.usable = true;
             owned.visible = store.end(log);
+            self.changed.insert(partition);
         }
     }
 

@@ -27,6 +27,8 @@ use crate::{Config, Effects, Input, Note, Phases};
 
 /// How long a clean stop waits for what is under way.
 const STOP_MS: u64 = 5_000;
+/// How often at most a log that changes is told of.
+const LOG_NOTES_MS: u64 = 1_000;
 /// How long a caller outlives the deadline that it gave its owner, who answers in time unless something is wrong.
 const CALL_GRACE_MS: u64 = 5_000;
 
@@ -37,6 +39,8 @@ pub(crate) enum Timer {
     Serve(Key),
     /// A long poll that found no memory: it is asked to try again.
     Retry(CallId),
+    /// Logs that changed are told of.
+    LogNotes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,7 @@ pub struct Shard {
     pub(crate) image: Arc<ClusterImage>,
     /// The image that all of this shard's logs follow.
     applied: Option<Offset>,
+    log_notes_due: bool,
     pub(crate) logs: Logs,
     pub(crate) sessions: Sessions,
     pub(crate) fetch_sessions: FetchSessions,
@@ -115,6 +120,7 @@ impl Shard {
             store: Store::open(store, &mut out.disk),
             image: Arc::default(),
             applied: None,
+            log_notes_due: false,
             logs: Logs::new(shard, shards),
             sessions: Sessions::new(limits),
             fetch_sessions: FetchSessions::new(shard, shards, config.seed, limits),
@@ -190,6 +196,10 @@ impl Shard {
         while let Some(worst) = self.sessions.worst_holder() {
             self.close(worst, Close::Memory, out);
         }
+        if self.logs.any_changed() && !self.log_notes_due {
+            self.log_notes_due = true;
+            self.timers.set(now.mono.plus_ms(LOG_NOTES_MS), Timer::LogNotes);
+        }
         let timer = Timer::Session;
         self.sessions.flush(now, &mut self.pool, &mut self.timers, timer, out);
         self.finish_stop(now, out);
@@ -206,6 +216,10 @@ impl Shard {
                 }
                 Timer::Job(job) => self.job_expired(now, job, out),
                 Timer::Serve(serve) => self.serve_expired(serve, out),
+                Timer::LogNotes => {
+                    self.log_notes_due = false;
+                    self.logs.tell(&self.store, &mut out.notes);
+                }
                 Timer::Retry(call) => {
                     if self.watches.cancel(call) {
                         self.answer(call, Return::Ready, out);
@@ -360,8 +374,9 @@ impl Shard {
             }
             StoreEvent::Flushed { log, end } => self.flushed(log, end, out),
             StoreEvent::Started { log, start } => {
-                if let Some((_, owned)) = self.logs.by_id(log) {
+                if let Some((partition, owned)) = self.logs.by_id(log) {
                     owned.start_due = owned.start_due.filter(|due| *due > start);
+                    self.logs.changed(partition);
                 }
                 let mut done = Vec::new();
                 self.start_waits.reached(log, start, &mut done);
@@ -411,6 +426,7 @@ impl Shard {
     pub(crate) fn show(&mut self, log: LogId, to: Offset, out: &mut Effects) {
         let Some((partition, owned)) = self.logs.by_id(log) else { return };
         let Some(grown) = owned.advance(to) else { return };
+        self.logs.changed(partition);
         out.notes.push(Note::Visible { partition, high_watermark: to });
         let mut ready = Vec::new();
         self.watches.grew(log, grown, &mut ready);

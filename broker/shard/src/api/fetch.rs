@@ -17,7 +17,7 @@ use crate::jobs::{ReplyTo, Waiter, Work};
 use crate::logs::topic_codec;
 use crate::mesh::{Call, CallId, FetchPart, FetchResult, Mesh};
 use crate::slab::Key;
-use crate::{Effects, Shard};
+use crate::{Effects, Note, Shard};
 
 /// From here on topics have ids.
 const BY_ID: i16 = 13;
@@ -200,6 +200,11 @@ impl Shard {
         let committed_only = fetch.committed_only;
         let mut topics: Vec<(TopicRef, TopicKey, Vec<PartitionData<'_>>)> = Vec::new();
         for (wanted, Told { key, result }) in parts {
+            if result.slices.bytes > 0
+                && let Ok(partition) = key.partition(wanted.index)
+            {
+                out.notes.push(Note::Traffic { partition, in_bytes: 0, out_bytes: result.slices.bytes });
+            }
             let data = partition_data(wanted.index, result, committed_only);
             match topics.last_mut() {
                 Some((topic, _, all)) if *topic == wanted.topic => all.push(data),

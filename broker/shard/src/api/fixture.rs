@@ -111,8 +111,7 @@ impl Fixture {
 
     pub fn answer(&self, request: Request, created: Option<&[(String, ErrorCode)]>) -> Local {
         let image = self.controller.image();
-        let context =
-            LocalContext { image: &image, config: &self.config, broker_config: &self.broker_config, now: NOW };
+        let context = LocalContext { image: &image, config: &self.config, broker_config: &self.broker_config };
         local::answer(&context, &request, created)
     }
 

@@ -3,7 +3,7 @@
 use ringmain_buffer::Buf;
 use ringmain_metadata::{BrokerConfig, ClusterImage};
 use ringmain_session::Request;
-use ringmain_types::{ErrorCode, Now};
+use ringmain_types::ErrorCode;
 use ringmain_wire::{
     API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS, DESCRIBE_TOPIC_PARTITIONS, LIST_CONFIG_RESOURCES, METADATA,
 };
@@ -17,7 +17,6 @@ pub(crate) struct LocalContext<'a> {
     pub image: &'a ClusterImage,
     pub config: &'a crate::Config,
     pub broker_config: &'a BrokerConfig,
-    pub now: Now,
 }
 pub(crate) enum Local {
     /// The whole reply frame.

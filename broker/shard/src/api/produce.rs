@@ -18,7 +18,7 @@ use crate::logs::{check_rules, topic_codec};
 use crate::mesh::{Call, CallId, ProducePart, ProduceResult};
 use crate::serve::{AckDue, ProduceServe, Serving};
 use crate::slab::Key;
-use crate::{Effects, Shard};
+use crate::{Effects, Note, Shard};
 
 /// From here on a request carries topic ids.
 const BY_ID: i16 = 13;
@@ -177,7 +177,9 @@ impl Shard {
         if !appended.duplicate
             && let Ok(owned) = self.logs.get(part.partition)
         {
-            owned.appended(appended.next, part.batches.bytes.len() as u32);
+            let in_bytes = part.batches.bytes.len() as u32;
+            owned.appended(appended.next, in_bytes);
+            out.notes.push(Note::Traffic { partition: part.partition, in_bytes, out_bytes: 0 });
         }
         if flush == FlushMode::Async {
             self.show(log, self.store.end(log), out);
