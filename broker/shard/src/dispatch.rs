@@ -65,8 +65,7 @@ impl Shard {
 
     /// Answers from this shard's image; with `created`, for the second time.
     fn answer_here(&mut self, now: Now, request: &Request, created: Option<&[(String, ErrorCode)]>, out: &mut Effects) {
-        let context =
-            LocalContext { image: &self.image, config: &self.config, broker_config: &self.broker_config, now };
+        let context = LocalContext { image: &self.image, config: &self.config, broker_config: &self.broker_config };
         match local::answer(&context, request, created) {
             Local::Reply(parts) => {
                 self.reply(now, &ReplyTo::new(now, request), parts, (ErrorCode::None, false), out);
