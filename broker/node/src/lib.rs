@@ -1,13 +1,19 @@
 //! `broker/node`: boot, the hands of a core, mesh rings, listeners. One glommio executor a core; glommio is named in one file only.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod config;
 mod error;
+mod exposition;
+mod log_lines;
+mod metrics;
 mod notes;
 
+pub use admin::{Admin, AdminLimits, Serving};
 pub use config::{HostPort, NodeConfig};
 pub use error::StartError;
-pub use notes::{Gauges, NoSink, NoteSink, SinkFactory};
+pub use metrics::{Health, Metrics};
+pub use notes::{Gauges, NoSink, NoteSink, SinkFactory, observed};
 
 /// What a caller of [`run`] hangs into a node.
 pub struct Hooks {

@@ -1,7 +1,12 @@
 //! Where a core's notes go: metrics and logs read them, nobody else.
 
+use std::sync::Arc;
+
 use ringmain_shard::Note;
 use ringmain_types::{Now, ShardId};
+
+use crate::log_lines::LogLines;
+use crate::metrics::Metrics;
 
 /// One per core, made and called on that core's thread between two turns: it must not wait. What it publishes to other threads it
 /// publishes through atomics.
@@ -35,4 +40,20 @@ pub type SinkFactory = Box<dyn Fn(ShardId) -> Box<dyn NoteSink> + Send + Sync>;
 pub struct NoSink;
 impl NoteSink for NoSink {
     fn note(&mut self, _: Now, _: &Note) {}
+}
+
+/// A core's notes go to the metrics, to the log, and to the caller's sink.
+struct All([Box<dyn NoteSink>; 3]);
+impl NoteSink for All {
+    fn note(&mut self, now: Now, note: &Note) {
+        self.0.iter_mut().for_each(|sink| sink.note(now, note));
+    }
+    fn turn(&mut self, now: Now, gauges: &Gauges) {
+        self.0.iter_mut().for_each(|sink| sink.turn(now, gauges));
+    }
+}
+
+/// Makes sinks that feed `metrics` and the log, and what `caller` makes.
+pub fn observed(metrics: Arc<Metrics>, caller: SinkFactory) -> SinkFactory {
+    Box::new(move |shard| Box::new(All([metrics.sink(shard), Box::new(LogLines::new(shard)), caller(shard)])))
 }

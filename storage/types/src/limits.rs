@@ -58,6 +58,8 @@ pub struct Limits {
     pub open_files_max: u32,
     /// Read operations in flight; the rest wait in class order.
     pub reads_inflight_max: u32,
+    /// Partitions of one shard that have metric series of their own; the totals count all.
+    pub metric_partitions_max: u32,
     /// Background work per turn.
     pub background_bytes_per_turn: u32,
 }
@@ -93,6 +95,7 @@ impl Limits {
             memory_bytes: [part(25), part(25), part(20), part(20), part(5), part(5)],
             open_files_max: 4096,
             reads_inflight_max: 64,
+            metric_partitions_max: 10_000,
             background_bytes_per_turn: 1 << 20,
         };
         limits.check();
@@ -128,6 +131,7 @@ impl Limits {
             memory_bytes: [256 << 10, 256 << 10, 64 << 10, 256 << 10, 128 << 10, 128 << 10],
             open_files_max: 16,
             reads_inflight_max: 4,
+            metric_partitions_max: 8,
             background_bytes_per_turn: 4 << 10,
         };
         limits.check();
