@@ -4,12 +4,18 @@
 mod answer;
 mod control;
 mod cpu;
+mod first_speed;
 mod load;
+mod machine;
 mod probe;
 mod receiver;
+mod report;
 mod sender;
+mod server;
 mod sink;
+mod spread;
 mod template;
+mod workload;
 
 use std::io;
 use std::path::PathBuf;
@@ -19,8 +25,11 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use control::Control;
-use load::{Load, Outcome};
+use first_speed::FirstSpeed;
+use load::Load;
 use probe::{Probe, ProbeConfig};
+use report::Report;
+use server::Servers;
 
 #[derive(Parser)]
 #[command(name = "ringmain-perf", about = "Measures Ringmain beside the ceiling probe", version)]
@@ -35,6 +44,8 @@ enum Command {
     Probe(ProbeArgs),
     /// Loads a broker (or the probe) with Produce requests
     Produce(ProduceArgs),
+    /// Ringmain and the probe by turns: issue 3's bars, written to perf/results
+    FirstSpeed(FirstSpeedArgs),
 }
 
 #[derive(Args)]
@@ -93,6 +104,42 @@ struct ProduceArgs {
     cpu: Option<usize>,
 }
 
+#[derive(Args)]
+struct FirstSpeedArgs {
+    /// The broker's binary
+    #[arg(long, default_value = "target/release/ringmain")]
+    ringmain: PathBuf,
+    /// The broker's --cores
+    #[arg(long, default_value_t = 2)]
+    cores: usize,
+    /// A further argument of `ringmain start`; repeatable
+    #[arg(long = "start-argument", allow_hyphen_values = true)]
+    start_arguments: Vec<String>,
+    /// Data goes below this: the file system to be measured
+    #[arg(long, default_value = "./ringmain-perf-data")]
+    dir: PathBuf,
+    #[arg(long, default_value_t = 29_192)]
+    port: u16,
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    #[arg(long, default_value_t = 1.0)]
+    warm_up: f64,
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
+    /// Only workloads whose name holds this
+    #[arg(long)]
+    only: Option<String>,
+    /// Where the table is written
+    #[arg(long, default_value = "perf/results")]
+    results: PathBuf,
+    /// Only print the table
+    #[arg(long)]
+    no_results: bool,
+    /// A further line for the table: what else ran on the machine, and the like
+    #[arg(long)]
+    note: Vec<String>,
+}
+
 fn name_and_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write it as name=value")?;
     Ok((name.into(), value.into()))
@@ -102,6 +149,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Probe(args) => run_probe(&args),
         Command::Produce(args) => produce(args),
+        Command::FirstSpeed(args) => first_speed(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -144,20 +192,37 @@ fn produce(args: ProduceArgs) -> io::Result<()> {
         measure: Duration::from_secs_f64(args.seconds),
         server_pid: args.server_pid,
     };
-    print(&load.run()?);
+    println!("{}", report::line(&load.run()?));
     Ok(())
 }
 
-fn print(outcome: &Outcome) {
-    println!(
-        "{:.0} MB/s, {:.1} k msg/s; CPU s/GB: server {:.3}, generator {:.3}; ack ms: p50 {:.3}, p99 {:.3}, p99.9 {:.3}, max {:.3}",
-        outcome.megabytes_per_second(),
-        outcome.records_per_second() / 1e3,
-        outcome.server_cpu_seconds_per_gigabyte(),
-        outcome.own_cpu_seconds_per_gigabyte(),
-        outcome.latency_ms(0.5),
-        outcome.latency_ms(0.99),
-        outcome.latency_ms(0.999),
-        outcome.latency.max() as f64 / 1e6,
+fn first_speed(args: FirstSpeedArgs) -> io::Result<()> {
+    std::fs::create_dir_all(&args.dir)?;
+    let placement = format!(
+        "1 KB records, every acknowledgement flushed. Placement: Ringmain with --cores {} places its own threads; the probe is one \
+         thread that the scheduler may place on any CPU, and so is the generator.",
+        args.cores
     );
+    let notes = std::iter::once(placement).chain(args.note).collect();
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    let mut report = Report::new(format!("ringmain-perf {}", command.join(" ")), notes, &args.dir);
+    let sitting = FirstSpeed {
+        servers: Servers {
+            ringmain: args.ringmain,
+            cores: args.cores,
+            arguments: args.start_arguments,
+            directory: args.dir,
+            port: args.port,
+        },
+        rounds: args.rounds,
+        warm_up: Duration::from_secs_f64(args.warm_up),
+        measure: Duration::from_secs_f64(args.seconds),
+        only: args.only,
+    };
+    sitting.run(&mut report)?;
+    println!("\n{}", report.text());
+    if !args.no_results {
+        println!("written to {}", report.write(&args.results, "first-speed")?.display());
+    }
+    Ok(())
 }

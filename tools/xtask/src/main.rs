@@ -2,6 +2,7 @@
 //! the broker.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod check;
 mod clients;
 mod layers;
@@ -16,7 +17,8 @@ cargo xtask layers                  no arrow points up, and no hands are reached
 cargo xtask sim --seed N            one history of the simulator, readable
 cargo xtask sim --seeds FROM..TO    many, on both cores; or --count K from a random start; or --cuts (power cut at every operation)
 cargo xtask conformance             real clients with asserted results: kcat, Kafka's tools, librdkafka, franz-go, kafka-python
-cargo xtask torture [--kills N]     kill -9 at random moments under load, then everything acknowledged is looked for";
+cargo xtask torture [--kills N]     kill -9 at random moments under load, then everything acknowledged is looked for
+cargo xtask bench [--rounds N ...]    Ringmain beside the ceiling probe, written to perf/results; `--help` names the rest";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let passed = match (command.as_str(), rest) {
+        ("bench", rest) => bench::run(rest),
         ("check", []) => check::run(),
         ("layers", []) => layers::run(),
         ("sim", rest) => sim::run(rest),
