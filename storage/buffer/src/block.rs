@@ -34,7 +34,8 @@ impl Memory {
     }
 
     fn layout(bytes: usize) -> Layout {
-        assert!(bytes >= BLOCK_BYTES_MIN);
+        // Places in a block are `u32`.
+        assert!(bytes >= BLOCK_BYTES_MIN && u32::try_from(bytes).is_ok());
         Layout::from_size_align(bytes, ALIGN).expect("a block's size is far below isize::MAX")
     }
 
@@ -44,12 +45,16 @@ impl Memory {
     }
 }
 
-/// What a returned block carries in its own first bytes while it waits to be collected.
+/// What a returned block carries in its own first bytes while it waits to be collected. Without padding: padding would leave bytes
+/// of the block uninitialised, and its next writer takes them for bytes.
+#[repr(C)]
 struct Returned {
     next: *mut Returned,
     bytes: usize,
-    account: u8,
+    account: usize,
 }
+const _: () = assert!(size_of::<Returned>() == 3 * size_of::<usize>() && size_of::<Returned>() <= BLOCK_BYTES_MIN);
+const _: () = assert!(align_of::<Returned>() <= ALIGN);
 
 /// Where blocks go when their last reader drops them, on whatever core: a stack with many pushers and one taker of everything.
 pub(crate) struct Returns {
@@ -65,9 +70,10 @@ impl Returns {
         let node = memory.pointer.as_ptr().cast::<Returned>();
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the block has no reader and no writer left, is aligned to 4096 and at least 512 bytes long, so a
-            // `Returned` fits; until the exchange below succeeds nobody else can see the node.
-            unsafe { node.write(Returned { next: head, bytes: memory.bytes, account }) };
+            // SAFETY: the block has no reader and no writer left (`Block::drop` has the last handle, and `Arc` orders it behind
+            // all that the others did), is aligned to 4096 and at least 512 bytes long, so a `Returned` fits; until the
+            // exchange below succeeds nobody else can see the node.
+            unsafe { node.write(Returned { next: head, bytes: memory.bytes, account: usize::from(account) }) };
             match self.head.compare_exchange_weak(head, node, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -81,7 +87,7 @@ impl Returns {
         while let Some(pointer) = NonNull::new(node) {
             // SAFETY: the swap made us the only owner of the chain; `push` wrote each node in full before publishing it.
             let returned = unsafe { pointer.as_ptr().read() };
-            each(Memory { pointer: pointer.cast(), bytes: returned.bytes }, returned.account);
+            each(Memory { pointer: pointer.cast(), bytes: returned.bytes }, returned.account as u8);
             node = returned.next;
         }
     }
