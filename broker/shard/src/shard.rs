@@ -99,12 +99,18 @@ pub struct Shard {
 
 impl Shard {
     /// Starts in recovery; connections are accepted and their requests wait. The one way to make a shard.
-    pub fn open(config: Config, now: Now, out: &mut Effects) -> Shard {
+    pub fn open(mut config: Config, now: Now, out: &mut Effects) -> Shard {
         let _ = now;
-        config.limits.check();
         assert!(config.shard.0 < config.shards);
         // The node has checked them; a shard does not start on half of what was asked.
-        let broker_config = BrokerConfig::parse(&config.properties).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let mut broker_config = BrokerConfig::parse(&config.properties).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let (host, port) = &config.advertised;
+        broker_config.settle("node.id", config.broker.0.to_string());
+        broker_config.settle("broker.id", config.broker.0.to_string());
+        broker_config.settle("advertised.listeners", format!("PLAINTEXT://{host}:{port}"));
+        broker_config.settle("log.dirs", config.dir_path.clone());
+        config.limits = broker_config.bound(config.limits, config.shards);
+        config.limits.check();
         let store = StoreConfig {
             shard: config.shard,
             dir: config.dir,

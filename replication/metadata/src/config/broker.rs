@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ringmain_types::Limits;
+
 use super::broker_table::BROKER;
 use super::definition::{Definition, items};
 use super::topic::nearest;
@@ -97,6 +99,29 @@ impl BrokerConfig {
     /// What the properties say of `name`; `None` when they are silent.
     pub fn given(&self, name: &str) -> Option<&str> {
         self.given.get(name).map(String::as_str)
+    }
+
+    /// Limits with what the properties say of them; what they do not name keeps the limit's own default. `max.connections` is the
+    /// broker's and dealt to its shards; from one address each shard takes `max.connections.per.ip`, since nobody knows which shard
+    /// its connections come to.
+    pub fn bound(&self, mut limits: Limits, shards: u16) -> Limits {
+        let given = |name: &str| self.given(name).is_some();
+        if given("socket.request.max.bytes") {
+            limits.frame_bytes_max = self.request_bytes_max;
+        }
+        if given("connections.max.idle.ms") {
+            limits.connection_idle_ms = self.connection_idle_ms;
+        }
+        if given("max.connections") {
+            limits.connections_max = self.connections_max.div_ceil(u32::from(shards.max(1)));
+        }
+        if given("max.connections.per.ip") {
+            limits.connections_per_address_max = self.connections_per_address_max;
+        }
+        if given("max.incremental.fetch.session.cache.slots") {
+            limits.fetch_sessions_max = self.fetch_sessions_max;
+        }
+        limits
     }
 
     /// What the node settled (a listener's real address, the data directory): shown as if it had been given.
@@ -196,6 +221,14 @@ mod tests {
         assert_eq!(config.warnings, ["num.io.threads is accepted and has no effect in this version"]);
         assert_eq!(config.connection_idle_ms, 600_000);
         assert_eq!(BrokerConfig::default(), parse(&[]).unwrap());
+    }
+
+    #[test]
+    fn properties_bound_what_they_name() {
+        let limits = parse(&[("max.connections", "5"), ("socket.request.max.bytes", "2000")]).unwrap();
+        let limits = limits.bound(Limits::tiny(), 2);
+        assert_eq!((limits.connections_max, limits.frame_bytes_max), (3, 2000));
+        assert_eq!(limits.fetch_sessions_max, Limits::tiny().fetch_sessions_max);
     }
 
     #[test]
