@@ -319,6 +319,16 @@ impl BufMut {
         Buf { block: Some(self.block.clone()), start, end: self.frozen }
     }
 
+    /// A part of what was frozen, counted from the block's start: what several `freeze_to` gave piece by piece, as one.
+    /// Panics when it reaches past what was frozen.
+    pub fn frozen(&self, range: Range<usize>) -> Buf {
+        assert!(range.start <= range.end && range.end <= self.frozen as usize);
+        if range.is_empty() {
+            return Buf::default();
+        }
+        Buf { block: Some(self.block.clone()), start: range.start as u32, end: range.end as u32 }
+    }
+
     /// Freezes all that was written.
     pub fn freeze(mut self) -> Buf {
         let len = self.len();

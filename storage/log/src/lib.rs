@@ -1,16 +1,37 @@
 //! `storage/log`: all logs of a shard and the journal they share. Sans-IO: calls in, `DiskOp`s and `StoreEvent`s out.
 #![forbid(unsafe_code)]
 
+mod cache;
+mod chunk;
+mod close;
+mod commit;
+mod entry;
 pub mod epochs;
+mod files;
+mod find;
+mod fold;
 pub mod index;
+mod jobs;
+mod journal;
+mod log;
+mod maintenance;
+mod opening;
 pub mod partition_metadata;
 pub mod producer;
+mod read;
+mod recover;
+mod removal;
+mod scan;
+mod segment;
 pub mod snapshot;
+mod store;
 
-use ringmain_batch::CheckedBatches;
-use ringmain_buffer::{Buf, Pool, Refused};
-use ringmain_disk::{DiskDone, DiskError, DiskOp};
+use ringmain_buffer::{Buf, Refused};
+use ringmain_disk::DiskError;
 use ringmain_types::*;
+
+pub use entry::LogState;
+pub use store::Store;
 
 /// What the store needs to know of a topic's configs.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,8 +82,10 @@ pub enum AppendError {
     Removed,
     /// 45 OutOfOrderSequenceNumber, 47 InvalidProducerEpoch, 46 DuplicateSequenceNumber (older than the five remembered).
     Sequence(ErrorCode),
-    /// No room in Tail: answered with a retriable code; nothing was written.
+    /// No room in Tail or in the journal: answered with a retriable code; nothing was written.
     Memory(Refused),
+    /// The device is full. Nothing was written, reads go on, and appends do when there is space again.
+    NoSpace,
     /// Larger than a segment can be.
     TooLarge {
         bytes: u32,
@@ -213,109 +236,8 @@ pub struct StoreConfig {
     pub seed: u64,
     /// Names the set of journals (`journal-<generation>/<shard>.journal`); a new one when the number of cores changes.
     pub journal_generation: u64,
+    /// Whether the journal was made before: then a missing one is an error, not a beginning.
+    pub journal_exists: bool,
     /// Whether the probe found that the journal's flush covers overwritten extents of other files (MEASURED.md: ext4, xfs).
     pub journal_flush_covers: bool,
-}
-
-/// Owns: journal, logs, segments, indexes, tail cache, disk scheduling. Recovery is its first state, fed by the same `done`.
-pub struct Store {}
-#[allow(unused_variables)]
-impl Store {
-    pub fn open(config: StoreConfig, out: &mut Vec<DiskOp>) -> Store {
-        unimplemented!()
-    }
-    /// Opens an existing log or makes a new one; the journal knows which. `name` is its directory (`orders-3`). A log is usable
-    /// for append, read and queries at once when it is new, else from `Recovered` on.
-    pub fn create(&mut self, now: Now, partition: Partition, name: &str, config: LogConfig) -> LogId {
-        unimplemented!()
-    }
-    pub fn configure(&mut self, now: Now, log: LogId, config: LogConfig) {
-        unimplemented!()
-    }
-    pub fn remove(&mut self, now: Now, log: LogId) {
-        unimplemented!()
-    }
-    pub fn recovering(&self, log: LogId) -> bool {
-        unimplemented!()
-    }
-
-    /// Copies the batches behind the tail, stamped. Not durable, not visible: both come as events.
-    pub fn append(
-        &mut self,
-        now: Now,
-        pool: &mut Pool,
-        log: LogId,
-        batches: &CheckedBatches,
-        how: AppendAs,
-    ) -> Result<Appended, AppendError> {
-        unimplemented!()
-    }
-    pub fn truncate(&mut self, now: Now, log: LogId, to: Offset) {
-        unimplemented!()
-    }
-    /// DeleteRecords: `to` is at most the end. `Started` follows.
-    pub fn advance_start(&mut self, now: Now, log: LogId, to: Offset) -> Result<(), AppendError> {
-        unimplemented!()
-    }
-    pub fn read(&mut self, now: Now, pool: &mut Pool, at: ReadAt) -> ReadResult {
-        unimplemented!()
-    }
-    /// A reply that is no longer wanted frees its reads.
-    pub fn cancel(&mut self, token: ReadToken) {
-        unimplemented!()
-    }
-    pub fn find(&mut self, now: Now, pool: &mut Pool, log: LogId, query: TimeQuery) -> FindResult {
-        unimplemented!()
-    }
-
-    pub fn start(&self, log: LogId) -> Offset {
-        unimplemented!()
-    }
-    pub fn end(&self, log: LogId) -> Offset {
-        unimplemented!()
-    }
-    pub fn flushed(&self, log: LogId) -> Offset {
-        unimplemented!()
-    }
-    /// KIP-101: the largest epoch at most `epoch`, and its end; (-1, -1) when there is none.
-    pub fn epoch_end(&self, log: LogId, epoch: LeaderEpoch) -> (LeaderEpoch, Offset) {
-        unimplemented!()
-    }
-    /// The epoch of the record at `offset`; -1 when unknown.
-    pub fn epoch_of(&self, log: LogId, offset: Offset) -> LeaderEpoch {
-        unimplemented!()
-    }
-    pub fn size_bytes(&self, log: LogId) -> u64 {
-        unimplemented!()
-    }
-    pub fn producers(&self, log: LogId, out: &mut Vec<ProducerView>) {
-        unimplemented!()
-    }
-    pub fn fenced(&self) -> Option<&DiskError> {
-        unimplemented!()
-    }
-
-    /// End of a turn: closes the group if the last flush is back and there is news; takes reads off the class queues.
-    pub fn finish_turn(&mut self, now: Now, pool: &mut Pool, out: &mut Vec<DiskOp>) {
-        unimplemented!()
-    }
-    pub fn done(&mut self, now: Now, pool: &mut Pool, done: DiskDone, events: &mut Vec<StoreEvent>) {
-        unimplemented!()
-    }
-    /// Events that came of calls rather than of completions. Drained once a turn.
-    pub fn events(&mut self, events: &mut Vec<StoreEvent>) {
-        unimplemented!()
-    }
-    /// Retention, index and producer checkpoints, journal reclaim: at most `bytes` read or written. A byte budget, so that a seed
-    /// replays. True when there is more to do.
-    pub fn background(&mut self, now: Now, pool: &mut Pool, bytes: u32, out: &mut Vec<DiskOp>) -> bool {
-        unimplemented!()
-    }
-    pub fn deadline(&self) -> Option<Instant> {
-        unimplemented!()
-    }
-    /// Clean stop: tails to segments, exact lengths (so that Kafka's tools read every file), snapshots; then `Closed`.
-    pub fn close(&mut self, now: Now) {
-        unimplemented!()
-    }
 }

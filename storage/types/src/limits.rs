@@ -60,6 +60,8 @@ pub struct Limits {
     pub reads_inflight_max: u32,
     /// Partitions of one shard that have metric series of their own; the totals count all.
     pub metric_partitions_max: u32,
+    /// How often retention is looked at (`log.retention.check.interval.ms`).
+    pub retention_check_ms: u64,
     /// Background work per turn.
     pub background_bytes_per_turn: u32,
 }
@@ -96,6 +98,7 @@ impl Limits {
             open_files_max: 4096,
             reads_inflight_max: 64,
             metric_partitions_max: 10_000,
+            retention_check_ms: 30_000,
             background_bytes_per_turn: 1 << 20,
         };
         limits.check();
@@ -132,6 +135,7 @@ impl Limits {
             open_files_max: 16,
             reads_inflight_max: 4,
             metric_partitions_max: 8,
+            retention_check_ms: 1_000,
             background_bytes_per_turn: 4 << 10,
         };
         limits.check();

@@ -1,0 +1,571 @@
+//! The group commit: what each log has to say, in one group, with one flush behind it.
+
+use std::collections::BTreeSet;
+
+use ringmain_buffer::{Buf, Pool};
+use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskToken, FileId};
+use ringmain_types::*;
+
+use crate::entry::{ENTRY_BYTES, EPOCH_BYTES, Entry, PIECE_BYTES, Piece};
+use crate::journal::{GroupHeader, HEADER_BYTES, Needs, TRAILER_BYTES};
+use crate::log::{Log, Phase};
+use crate::segment::OpenSegment;
+use crate::store::{Doing, Store};
+use crate::{FlushMode, LogConfig, StoreEvent};
+
+/// Async logs are flushed within this much time or this many bytes.
+const ASYNC_MS: u64 = 100;
+const ASYNC_BYTES: u32 = 256 << 10;
+
+/// The group in flight.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub sequence: u64,
+    horizon: u64,
+    pub left: BTreeSet<DiskToken>,
+    pub logs: Vec<Told>,
+    pub unopened: Vec<Partition>,
+    pub removing: Vec<String>,
+    pub gone: Vec<String>,
+    resume: Option<Vec<FileId>>,
+}
+
+/// What the group tells of one log.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub log: LogId,
+    state: bool,
+    start: Option<Offset>,
+    removed: bool,
+    /// (base, written to) per segment.
+    extents: Vec<(Offset, u32)>,
+    end: Offset,
+}
+
+/// A group while it is put together.
+pub(crate) struct Draft {
+    /// Header's room, then entries.
+    bytes: Vec<u8>,
+    entries: u32,
+    max: usize,
+    writes: Vec<(FileId, u64, Vec<Buf>)>,
+    told: Vec<Told>,
+    unopened: Vec<Partition>,
+    removing: Vec<String>,
+    gone: Vec<String>,
+    /// More files that the flush covers; only the first groups of a life have it.
+    resume: Option<Vec<FileId>>,
+}
+
+impl Draft {
+    pub fn new(max: usize) -> Draft {
+        Draft {
+            bytes: vec![0; HEADER_BYTES],
+            entries: 0,
+            max,
+            writes: Vec::new(),
+            told: Vec::new(),
+            unopened: Vec::new(),
+            removing: Vec::new(),
+            gone: Vec::new(),
+            resume: None,
+        }
+    }
+    pub fn put(&mut self, entry: &Entry<'_>) {
+        entry.encode(&mut self.bytes);
+        self.entries += 1;
+    }
+    pub fn fits(&self, more: usize) -> bool {
+        self.bytes.len() + more + TRAILER_BYTES <= self.max
+    }
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+    pub fn tell_unopened(&mut self, partition: Partition) {
+        self.unopened.push(partition);
+    }
+    pub fn resume(&mut self, touched: Vec<FileId>) {
+        self.resume = Some(touched);
+    }
+}
+
+/// How one segment's news go out.
+struct Plan {
+    written_to: u32,
+    inline_from: u32,
+}
+
+/// Decides between whole blocks in place and bytes in the journal. `least`: fewer bytes of whole blocks than this stay inline.
+fn plan(segment: &OpenSegment, hold: bool, whole_state: bool, least: u32, block: u32) -> Plan {
+    let blocks_to = (segment.end / block * block).min(segment.allocated);
+    let ready = segment.file_id().is_some() && !hold;
+    let sealing = segment.rolled.as_ref().is_some_and(|rolled| rolled.sealing);
+    let extent = ready && !sealing && blocks_to > segment.written_to && blocks_to - segment.written_to >= least;
+    let written_to = if extent { blocks_to } else { segment.written_to };
+    let inline_from = if extent || whole_state { written_to } else { segment.declared_to };
+    Plan { written_to, inline_from }
+}
+
+impl Store {
+    /// Closes a group if there is news and no other is in flight.
+    pub(crate) fn commit(&mut self, now: Now, pool: &mut Pool) {
+        if self.flight.is_some() || self.fenced.is_some() || self.journal.is_none() || self.resume.is_some() {
+            return;
+        }
+        let ring = self.ring();
+        let max = ring.group_bytes_max();
+        // Reclaim begins at three eighths; from five on nothing else goes out, and what is left is its room to move.
+        let crowded = ring.used() > ring.ring_bytes / 8 * 5;
+        let max = if crowded { max / 2 } else { max };
+        if ring.place(max as u64).is_none() {
+            return;
+        }
+        let mut draft = Draft::new(max);
+        self.reclaim(&mut draft, pool);
+        let reclaimed = draft.told.len();
+        let slots: Vec<u32> = self.dirty.iter().copied().collect();
+        // Where the last group stopped for lack of room, this one begins.
+        let begin = slots.partition_point(|slot| *slot < self.commit_from);
+        self.commit_from = 0;
+        for slot in slots[begin..].iter().chain(&slots[..begin]) {
+            let Some(log) = self.slots[*slot as usize].log.as_deref() else {
+                self.dirty.remove(slot);
+                continue;
+            };
+            if !log.news() {
+                let waits = matches!(log.phase, Phase::Removing);
+                if !waits {
+                    self.dirty.remove(slot);
+                }
+                continue;
+            }
+            if crowded && !matches!(log.phase, Phase::Removing) {
+                continue;
+            }
+            if draft.told[..reclaimed].iter().any(|told| told.log.slot == *slot) || !due(log, now, self.closing) {
+                continue;
+            }
+            let state = log.pending.state;
+            if !self.tell(*slot, &mut draft, pool, state) {
+                self.commit_from = *slot;
+                if !draft.is_empty() {
+                    break;
+                }
+            }
+        }
+        for dir in std::mem::take(&mut self.gone) {
+            draft.put(&Entry::Gone { dir: &dir });
+            draft.gone.push(dir);
+        }
+        if !draft.is_empty() {
+            self.send(draft, pool);
+        }
+    }
+
+    /// Says again what the oldest groups say, when the ring fills up with them.
+    fn reclaim(&mut self, draft: &mut Draft, pool: &mut Pool) {
+        let ring = self.ring();
+        if ring.used() <= ring.ring_bytes / 8 * 3 {
+            return;
+        }
+        let budget = draft.max / 2;
+        let mut oldest = Vec::new();
+        let mut bytes = 0;
+        for (_, who) in ring.oldest().take(1024) {
+            if bytes >= budget {
+                break;
+            }
+            bytes += self.state_bytes(who);
+            oldest.push(who.clone());
+        }
+        for who in oldest {
+            match who {
+                Needs::Log(slot) => {
+                    if self.slots[slot as usize].log.as_ref().is_some_and(|log| log.ready()) {
+                        if !self.tell(slot, draft, pool, true) {
+                            // Whole blocks must leave memory first.
+                            self.settle.insert(slot);
+                        }
+                    } else {
+                        self.tell_recovering(slot, draft);
+                    }
+                }
+                Needs::Unopened(partition) => {
+                    let Some((state, _)) = self.unopened.get(&partition) else { continue };
+                    if draft.fits(state_bytes(state)) {
+                        put_state(draft, state);
+                        draft.unopened.push(partition);
+                    }
+                }
+                Needs::Removing(dir) => {
+                    if draft.fits(ENTRY_BYTES + dir.len()) {
+                        draft.put(&Entry::Removing { dir: &dir });
+                        draft.removing.push(dir);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A log whose recovery is under way is told as the journal had it.
+    fn tell_recovering(&mut self, slot: u32, draft: &mut Draft) {
+        let Some(log) = self.slots[slot as usize].log.as_deref() else { return };
+        let state = match &log.phase {
+            Phase::Recovering(recovering) => recovering.state.clone(),
+            Phase::Damaged => match &log.kept_state {
+                Some(state) => (**state).clone(),
+                None => return,
+            },
+            _ => return,
+        };
+        if draft.fits(state_bytes(&state)) {
+            put_state(draft, &state);
+            let told =
+                Told { log: log.id, state: true, start: None, removed: false, extents: Vec::new(), end: log.flushed };
+            draft.told.push(told);
+        }
+    }
+
+    fn state_bytes(&self, who: &Needs) -> usize {
+        match who {
+            Needs::Log(slot) => self.slots[*slot as usize].log.as_ref().map_or(0, |log| {
+                let inline: u32 = log.open.iter().map(|segment| segment.end - segment.written_to).sum();
+                inline as usize + 512
+            }),
+            Needs::Unopened(partition) => self.unopened.get(partition).map_or(0, |(state, _)| state_bytes(state)),
+            Needs::Removing(dir) => ENTRY_BYTES + dir.len(),
+        }
+    }
+
+    /// Puts one log's news into the draft; false when they do not fit, and then nothing was put.
+    fn tell(&mut self, slot: u32, draft: &mut Draft, pool: &Pool, state: bool) -> bool {
+        let (block, limits) = (self.block, &self.config.limits);
+        // When memory or the ring is short, whole blocks go to their files early.
+        let short = pool.left(Account::Tail) < pool.limit(Account::Tail) as usize / 2;
+        let least = if short || state { block } else { limits.trickle_bytes_max };
+        let gather = limits.gather_bytes_max;
+        let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return true };
+        if matches!(log.phase, Phase::Removing) {
+            return tell_removed(log, draft);
+        }
+        let hold = log.hold;
+        let plans: Vec<Plan> = log.open.iter().map(|s| plan(s, hold, state, least, block)).collect();
+        let inline: usize = log.open.iter().zip(&plans).map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
+        let epochs = if state { log.epochs.entries().len() } else { log.pending.epochs.len() };
+        let entries = log.open.len() * 2 + log.pending.sealed.len() + epochs + 2;
+        let more = inline + entries * (ENTRY_BYTES + PIECE_BYTES) + epochs * EPOCH_BYTES + 256;
+        if !draft.fits(more) {
+            return false;
+        }
+        let mut told = Told {
+            log: log.id,
+            state,
+            start: (log.started != log.start).then_some(log.start),
+            removed: false,
+            extents: Vec::new(),
+            end: log.end(),
+        };
+        let inlines: Vec<Vec<u8>> =
+            log.open.iter().zip(&plans).map(|(s, plan)| s.bytes(plan.inline_from, s.end)).collect();
+        if state {
+            put_log_state(draft, log, &plans, &inlines);
+        } else {
+            put_news(draft, log, &plans, &inlines);
+        }
+        for (segment, plan) in log.open.iter_mut().zip(&plans) {
+            if plan.written_to > segment.written_to {
+                if let Some(file) = segment.file_id() {
+                    let parts = segment.parts(segment.written_to, plan.written_to);
+                    gather_writes(&mut draft.writes, file, segment.written_to, parts, gather);
+                }
+                segment.writing_to = plan.written_to;
+                told.extents.push((segment.base, plan.written_to));
+            }
+            segment.declared_to = segment.end;
+            segment.headers_crc = 0;
+            segment.roll_declared = true;
+        }
+        log.pending = Default::default();
+        log.in_flight = true;
+        log.cut = None;
+        log.dirty_since = None;
+        draft.told.push(told);
+        true
+    }
+
+    pub(crate) fn send(&mut self, mut draft: Draft, pool: &mut Pool) {
+        let block = u64::from(self.block);
+        let bytes = draft.bytes.len() + TRAILER_BYTES;
+        let padded = (bytes as u64).next_multiple_of(block);
+        let Some(at) = self.ring().place(padded) else {
+            unreachable!("commits leave the ring the room that a group needs");
+        };
+        let ring = self.ring_mut();
+        let horizon = ring.horizon().min(ring.sequence_next);
+        let flushed = ring.flushed;
+        let sequence = ring.push(at, padded);
+        let header = GroupHeader {
+            nonce: ring.nonce,
+            life: ring.life,
+            sequence,
+            flushed,
+            horizon,
+            bytes: bytes as u32,
+            entries: draft.entries,
+        };
+        let (file, position) = (ring.file, block + at);
+        draft.bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
+        let crc = crc32c::crc32c(&draft.bytes);
+        draft.bytes.extend(crc.to_le_bytes());
+        draft.bytes.resize(padded as usize, 0);
+        let data = self.group_buffer(pool, &draft.bytes);
+        let mut left = BTreeSet::new();
+        let mut files = vec![file];
+        left.insert(self.operate(DiskClass::Commit, DiskKind::Write { file, position, data: vec![data] }, Doing::Commit));
+        for (file, position, data) in draft.writes {
+            if !files.contains(&file) {
+                files.push(file);
+            }
+            left.insert(self.operate(DiskClass::Commit, DiskKind::Write { file, position, data }, Doing::Commit));
+        }
+        let after = left.iter().copied().collect();
+        files.extend(draft.resume.iter().flatten());
+        let flush = DiskKind::Flush { dir: self.config.dir, files, after };
+        left.insert(self.operate(DiskClass::Commit, flush, Doing::Commit));
+        self.flight = Some(Flight {
+            sequence,
+            horizon,
+            left,
+            logs: draft.told,
+            unopened: draft.unopened,
+            removing: draft.removing,
+            gone: draft.gone,
+            resume: draft.resume,
+        });
+    }
+
+    /// A group must go out even when memory is short: it is what frees memory. One group is in flight, so this is bounded.
+    fn group_buffer(&mut self, pool: &mut Pool, bytes: &[u8]) -> Buf {
+        match pool.take(Account::Control, bytes.len()) {
+            Ok(mut buffer) => {
+                buffer.extend(bytes);
+                buffer.freeze()
+            }
+            Err(_) => Buf::copy_of(bytes),
+        }
+    }
+
+    /// An operation of the group in flight is back.
+    pub(crate) fn commit_done(&mut self, pool: &mut Pool, token: DiskToken, result: Result<(), DiskError>) {
+        if let Err(error) = result {
+            self.fence(error);
+        }
+        let Some(flight) = &mut self.flight else { return };
+        flight.left.remove(&token);
+        if !flight.left.is_empty() {
+            return;
+        }
+        let Some(flight) = self.flight.take() else { return };
+        if self.fenced.is_none() {
+            self.group_flushed(flight, pool);
+        }
+    }
+
+    fn group_flushed(&mut self, flight: Flight, pool: &mut Pool) {
+        let ring = self.ring_mut();
+        ring.flushed = flight.sequence;
+        ring.trim(flight.horizon);
+        for partition in flight.unopened {
+            if let Some((_, since)) = self.unopened.get_mut(&partition) {
+                let before = std::mem::replace(since, flight.sequence);
+                let who = Needs::Unopened(partition);
+                self.ring_mut().release(before, who.clone());
+                self.ring_mut().need(flight.sequence, who);
+            }
+        }
+        for dir in flight.removing {
+            if let Some(since) = self.removing.get_mut(&dir) {
+                let before = std::mem::replace(since, flight.sequence);
+                self.ring_mut().release(before, Needs::Removing(dir.clone()));
+                self.ring_mut().need(flight.sequence, Needs::Removing(dir));
+            }
+        }
+        for dir in flight.gone {
+            if let Some(since) = self.removing.remove(&dir) {
+                self.ring_mut().release(since, Needs::Removing(dir.clone()));
+            }
+            self.directory_gone(dir);
+        }
+        for told in flight.logs {
+            self.told(flight.sequence, told);
+        }
+        if let Some(touched) = flight.resume {
+            self.resumed(touched, pool);
+        }
+    }
+
+    fn told(&mut self, sequence: u64, told: Told) {
+        let Some(log) = self.log_any_mut(told.log) else { return };
+        log.in_flight = false;
+        if told.removed {
+            return self.removal_declared(told.log, sequence);
+        }
+        let before = if told.state { log.since.replace(sequence) } else { None };
+        log.hold &= !told.state;
+        for (base, written_to) in &told.extents {
+            if let Some(segment) = log.segment_mut(*base) {
+                segment.written_to = *written_to;
+            }
+        }
+        let end = log.cut.map_or(told.end, |cut| cut.min(told.end));
+        let news = log.flushed < end;
+        log.flushed = log.flushed.max(end);
+        if let Some(start) = told.start {
+            log.started = start;
+            self.events.push(StoreEvent::Started { log: told.log, start });
+        }
+        if news {
+            self.events.push(StoreEvent::Flushed { log: told.log, end });
+        }
+        if told.state {
+            let who = Needs::Log(told.log.slot);
+            if let Some(before) = before {
+                self.ring_mut().release(before, who.clone());
+            }
+            self.ring_mut().need(sequence, who);
+        }
+        self.settle.insert(told.log.slot);
+        self.remove_segments(told.log);
+    }
+}
+
+/// Whether a log's news may go out now.
+fn due(log: &Log, now: Now, closing: bool) -> bool {
+    let undeclared: u32 = log.open.iter().map(OpenSegment::undeclared).sum();
+    closing || log.pending.any() || log.config.flush == FlushMode::Group || undeclared >= ASYNC_BYTES || {
+        due_at(log).is_none_or(|at| at <= now.mono)
+    }
+}
+
+/// When an async log's news are due.
+pub(crate) fn due_at(log: &Log) -> Option<Instant> {
+    let LogConfig { flush, .. } = log.config;
+    log.dirty_since.filter(|_| flush == FlushMode::Async).map(|since| since.plus_ms(ASYNC_MS))
+}
+
+fn tell_removed(log: &mut Log, draft: &mut Draft) -> bool {
+    let dir = log.dir_name().map(str::to_owned);
+    if !draft.fits(ENTRY_BYTES + dir.as_ref().map_or(0, String::len)) {
+        return false;
+    }
+    draft.put(&Entry::Remove { partition: log.partition, dir: dir.as_deref() });
+    draft.told.push(Told {
+        log: log.id,
+        state: false,
+        start: None,
+        removed: true,
+        extents: Vec::new(),
+        end: log.end(),
+    });
+    log.in_flight = true;
+    // Told once; what follows is the flush's business.
+    log.phase = Phase::Removed;
+    true
+}
+
+fn piece<'a>(segment: &OpenSegment, plan: &Plan, inline: &'a [u8]) -> Piece<'a> {
+    Piece {
+        base: segment.base,
+        extent_from: segment.written_to,
+        written_to: plan.written_to,
+        declared_from: segment.declared_to,
+        headers_crc: segment.headers_crc,
+        inline_from: plan.inline_from,
+        inline,
+        next: segment.next,
+    }
+}
+
+fn put_log_state(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<u8>]) {
+    let pieces = log.open.iter().zip(plans).zip(inlines);
+    draft.put(&Entry::State {
+        partition: log.partition,
+        dir: log.dir_name(),
+        start: log.start,
+        sealed: !log.sealed.is_empty(),
+        epochs: log.epochs.entries().iter().map(|entry| (entry.epoch, entry.start)).collect(),
+        pieces: pieces.map(|((segment, plan), inline)| piece(segment, plan, inline)).collect(),
+    });
+}
+
+fn put_news(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<u8>]) {
+    let partition = log.partition;
+    if log.started != log.start {
+        draft.put(&Entry::Start { partition, offset: log.start });
+    }
+    for entry in &log.pending.epochs {
+        draft.put(&Entry::Epoch { partition, epoch: entry.epoch, start: entry.start });
+    }
+    for ((segment, plan), inline) in log.open.iter().zip(plans).zip(inlines) {
+        if !segment.roll_declared {
+            draft.put(&Entry::Roll { partition, base: segment.base });
+        }
+        if segment.undeclared() > 0 || plan.written_to > segment.written_to {
+            draft.put(&Entry::Commit { partition, piece: piece(segment, plan, inline) });
+        }
+    }
+    for base in &log.pending.sealed {
+        draft.put(&Entry::Sealed { partition, base: *base });
+    }
+}
+
+pub(crate) fn state_bytes(state: &crate::LogState) -> usize {
+    let inline: usize = state.segments.iter().map(|segment| PIECE_BYTES + segment.inline.len()).sum();
+    inline + ENTRY_BYTES + state.epochs.len() * EPOCH_BYTES + state.dir.as_ref().map_or(0, String::len)
+}
+
+pub(crate) fn put_state(draft: &mut Draft, state: &crate::LogState) {
+    let pieces = state.segments.iter().map(|segment| Piece {
+        base: segment.base,
+        extent_from: segment.written_to,
+        written_to: segment.written_to,
+        declared_from: segment.end(),
+        headers_crc: 0,
+        inline_from: segment.written_to,
+        inline: &segment.inline,
+        next: segment.next,
+    });
+    draft.put(&Entry::State {
+        partition: state.partition,
+        dir: state.dir.as_deref(),
+        start: state.start,
+        sealed: state.sealed,
+        epochs: state.epochs.clone(),
+        pieces: pieces.collect(),
+    });
+}
+
+/// Consecutive parts, as writes of at most `gather` bytes.
+pub(crate) fn gather_writes(
+    writes: &mut Vec<(FileId, u64, Vec<Buf>)>,
+    file: FileId,
+    position: u32,
+    parts: Vec<Buf>,
+    gather: u32,
+) {
+    let (mut position, mut room) = (u64::from(position), 0usize);
+    for part in parts {
+        let mut at = 0;
+        while at < part.len() {
+            if room == 0 {
+                writes.push((file, position, Vec::new()));
+                room = gather as usize;
+            }
+            let bytes = room.min(part.len() - at);
+            if let Some((_, _, data)) = writes.last_mut() {
+                data.push(part.slice(at..at + bytes));
+            }
+            (at, room, position) = (at + bytes, room - bytes, position + bytes as u64);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What a journal group says: its entries, their bytes, and what they add up to. `FORMAT.md` has the layout.
+
+use ringmain_types::{LeaderEpoch, Offset, Partition, PartitionIndex, TopicId};
+
+/// Of one open segment, what a log's state is made of: `inline` follows the `written_to` bytes of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SegmentState {
+    pub base: Offset,
+    /// Bytes of the file that count: whole blocks.
+    pub written_to: u32,
+    pub inline: Vec<u8>,
+    /// The offset behind the last record.
+    pub next: Offset,
+}
+
+impl SegmentState {
+    pub fn end(&self) -> u32 {
+        self.written_to + self.inline.len() as u32
+    }
+}
+
+/// Everything that must be known of one log to open it; what the journal's entries add up to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogState {
+    pub partition: Partition,
+    /// The log's directory; `None` while it needs no file.
+    pub(crate) dir: Option<String>,
+    pub(crate) start: Offset,
+    pub(crate) epochs: Vec<(LeaderEpoch, Offset)>,
+    /// Segments that are not sealed, oldest first; the last one is active. Never empty.
+    pub(crate) segments: Vec<SegmentState>,
+    /// Whether there are sealed segments in front of the first open one.
+    pub(crate) sealed: bool,
+}
+
+impl LogState {
+    pub fn end(&self) -> Offset {
+        self.segments.last().map_or(Offset(0), |segment| segment.next)
+    }
+}
+
+/// What a group adds to one open segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece<'a> {
+    pub base: Offset,
+    /// `written_to` before this group: blocks from here on were written with it and may be torn.
+    pub extent_from: u32,
+    pub written_to: u32,
+    /// Where the batches begin that this group adds; `headers_crc` is over their headers.
+    pub declared_from: u32,
+    pub headers_crc: u32,
+    pub inline_from: u32,
+    pub inline: &'a [u8],
+    pub next: Offset,
+}
+
+#[derive(Debug)]
+pub(crate) enum Entry<'a> {
+    Commit {
+        partition: Partition,
+        piece: Piece<'a>,
+    },
+    /// Replaces everything said of this log before.
+    State {
+        partition: Partition,
+        dir: Option<&'a str>,
+        start: Offset,
+        sealed: bool,
+        epochs: Vec<(LeaderEpoch, Offset)>,
+        pieces: Vec<Piece<'a>>,
+    },
+    Start {
+        partition: Partition,
+        offset: Offset,
+    },
+    Epoch {
+        partition: Partition,
+        epoch: LeaderEpoch,
+        start: Offset,
+    },
+    Roll {
+        partition: Partition,
+        base: Offset,
+    },
+    /// The file has everything, in its exact length, and is flushed.
+    Sealed {
+        partition: Partition,
+        base: Offset,
+    },
+    /// The log is gone; its directory, if it has one, is still to be removed.
+    Remove {
+        partition: Partition,
+        dir: Option<&'a str>,
+    },
+    /// Said again, so that the first time may be overwritten.
+    Removing {
+        dir: &'a str,
+    },
+    /// The directory is empty and will not be looked for any more.
+    Gone {
+        dir: &'a str,
+    },
+    /// What the group before this one said of the log does not count: its blocks were torn and nobody was told of it.
+    Drop {
+        partition: Partition,
+    },
+}
+
+const COMMIT: u8 = 1;
+const STATE: u8 = 2;
+const START: u8 = 3;
+const EPOCH: u8 = 4;
+const ROLL: u8 = 5;
+const SEALED: u8 = 6;
+const REMOVE: u8 = 7;
+const REMOVING: u8 = 8;
+const GONE: u8 = 9;
+const DROP: u8 = 10;
+
+/// Bytes of a piece without what is inline.
+pub(crate) const PIECE_BYTES: usize = 8 + 4 * 5 + 8 + 4;
+/// Bytes of any entry without pieces, epochs and names.
+pub(crate) const ENTRY_BYTES: usize = 1 + 20 + 8 + 8 + 1 + 2 + 4 + 4;
+pub(crate) const EPOCH_BYTES: usize = 12;
+
+fn put_partition(out: &mut Vec<u8>, kind: u8, partition: Partition) {
+    out.push(kind);
+    out.extend(partition.topic.0.to_le_bytes());
+    out.extend(partition.index.0.to_le_bytes());
+}
+
+fn put_name(out: &mut Vec<u8>, name: &str) {
+    out.extend((name.len() as u16).to_le_bytes());
+    out.extend(name.as_bytes());
+}
+
+fn put_piece(out: &mut Vec<u8>, piece: &Piece<'_>) {
+    out.extend(piece.base.0.to_le_bytes());
+    for field in [piece.extent_from, piece.written_to, piece.declared_from, piece.headers_crc, piece.inline_from] {
+        out.extend(field.to_le_bytes());
+    }
+    out.extend(piece.next.0.to_le_bytes());
+    out.extend((piece.inline.len() as u32).to_le_bytes());
+    out.extend(piece.inline);
+}
+
+impl Entry<'_> {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Entry::Commit { partition, piece } => {
+                put_partition(out, COMMIT, *partition);
+                put_piece(out, piece);
+            }
+            Entry::State { partition, dir, start, sealed, epochs, pieces } => {
+                put_partition(out, STATE, *partition);
+                put_name(out, dir.unwrap_or(""));
+                out.extend(start.0.to_le_bytes());
+                out.push(u8::from(*sealed));
+                out.extend((epochs.len() as u32).to_le_bytes());
+                for (epoch, start) in epochs {
+                    out.extend(epoch.0.to_le_bytes());
+                    out.extend(start.0.to_le_bytes());
+                }
+                out.extend((pieces.len() as u32).to_le_bytes());
+                for piece in pieces {
+                    put_piece(out, piece);
+                }
+            }
+            Entry::Start { partition, offset } => {
+                put_partition(out, START, *partition);
+                out.extend(offset.0.to_le_bytes());
+            }
+            Entry::Epoch { partition, epoch, start } => {
+                put_partition(out, EPOCH, *partition);
+                out.extend(epoch.0.to_le_bytes());
+                out.extend(start.0.to_le_bytes());
+            }
+            Entry::Roll { partition, base } => {
+                put_partition(out, ROLL, *partition);
+                out.extend(base.0.to_le_bytes());
+            }
+            Entry::Sealed { partition, base } => {
+                put_partition(out, SEALED, *partition);
+                out.extend(base.0.to_le_bytes());
+            }
+            Entry::Remove { partition, dir } => {
+                put_partition(out, REMOVE, *partition);
+                put_name(out, dir.unwrap_or(""));
+            }
+            Entry::Removing { dir } => {
+                out.push(REMOVING);
+                put_name(out, dir);
+            }
+            Entry::Gone { dir } => {
+                out.push(GONE);
+                put_name(out, dir);
+            }
+            Entry::Drop { partition } => put_partition(out, DROP, *partition),
+        }
+    }
+}
+
+/// Reads the entries of one group, whose CRC was checked: an error is a defect or a newer format, and is named all the same.
+pub(crate) struct Entries<'a> {
+    left: &'a [u8],
+    count: u32,
+}
+
+/// Where the bytes made no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub &'static str);
+
+impl<'a> Entries<'a> {
+    pub fn new(bytes: &'a [u8], count: u32) -> Entries<'a> {
+        Entries { left: bytes, count }
+    }
+
+    pub fn next(&mut self) -> Result<Option<Entry<'a>>, Malformed> {
+        if self.count == 0 {
+            return if self.left.is_empty() { Ok(None) } else { Err(Malformed("bytes behind the last entry")) };
+        }
+        self.count -= 1;
+        self.entry().map(Some)
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, left) = self.left.split_at_checked(bytes).ok_or(Malformed("an entry is cut off"))?;
+        self.left = left;
+        Ok(taken)
+    }
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.take(N)?.try_into().map_err(|_| Malformed("an entry is cut off"))
+    }
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+    fn offset(&mut self) -> Result<Offset, Malformed> {
+        Ok(Offset(i64::from_le_bytes(self.array()?)))
+    }
+    fn name(&mut self) -> Result<&'a str, Malformed> {
+        let bytes = usize::from(u16::from_le_bytes(self.array()?));
+        std::str::from_utf8(self.take(bytes)?).map_err(|_| Malformed("a name is not UTF-8"))
+    }
+    fn partition(&mut self) -> Result<Partition, Malformed> {
+        let topic = TopicId(u128::from_le_bytes(self.array()?));
+        Ok(Partition { topic, index: PartitionIndex(i32::from_le_bytes(self.array()?)) })
+    }
+    fn epoch(&mut self) -> Result<LeaderEpoch, Malformed> {
+        Ok(LeaderEpoch(i32::from_le_bytes(self.array()?)))
+    }
+
+    fn piece(&mut self) -> Result<Piece<'a>, Malformed> {
+        let base = self.offset()?;
+        let extent_from = self.u32()?;
+        let written_to = self.u32()?;
+        let declared_from = self.u32()?;
+        let headers_crc = self.u32()?;
+        let inline_from = self.u32()?;
+        let next = self.offset()?;
+        let bytes = self.u32()? as usize;
+        let inline = self.take(bytes)?;
+        let end = u64::from(inline_from) + inline.len() as u64;
+        let ordered = extent_from <= written_to && written_to <= inline_from && extent_from <= declared_from;
+        if !ordered || end > i32::MAX as u64 || u64::from(declared_from) > end || base > next || base.0 < 0 {
+            return Err(Malformed("a segment's positions contradict each other"));
+        }
+        Ok(Piece { base, extent_from, written_to, declared_from, headers_crc, inline_from, inline, next })
+    }
+
+    fn state(&mut self) -> Result<Entry<'a>, Malformed> {
+        let partition = self.partition()?;
+        let dir = Some(self.name()?).filter(|name| !name.is_empty());
+        let start = self.offset()?;
+        let sealed = self.array::<1>()?[0] != 0;
+        // Counts are not believed: what they claim must be there to be read.
+        let mut epochs = Vec::new();
+        for _ in 0..self.u32()? {
+            epochs.push((self.epoch()?, self.offset()?));
+        }
+        let mut pieces: Vec<Piece<'a>> = Vec::new();
+        for _ in 0..self.u32()? {
+            let piece = self.piece()?;
+            if pieces.last().is_some_and(|last| last.next != piece.base) {
+                return Err(Malformed("a log's segments do not join"));
+            }
+            if piece.inline_from != piece.written_to {
+                return Err(Malformed("a state that is not whole"));
+            }
+            pieces.push(piece);
+        }
+        if pieces.is_empty() {
+            return Err(Malformed("a state without a segment"));
+        }
+        Ok(Entry::State { partition, dir, start, sealed, epochs, pieces })
+    }
+
+    fn entry(&mut self) -> Result<Entry<'a>, Malformed> {
+        Ok(match self.array::<1>()?[0] {
+            COMMIT => Entry::Commit { partition: self.partition()?, piece: self.piece()? },
+            STATE => self.state()?,
+            START => Entry::Start { partition: self.partition()?, offset: self.offset()? },
+            EPOCH => Entry::Epoch { partition: self.partition()?, epoch: self.epoch()?, start: self.offset()? },
+            ROLL => Entry::Roll { partition: self.partition()?, base: self.offset()? },
+            SEALED => Entry::Sealed { partition: self.partition()?, base: self.offset()? },
+            REMOVE => {
+                let partition = self.partition()?;
+                Entry::Remove { partition, dir: Some(self.name()?).filter(|name| !name.is_empty()) }
+            }
+            REMOVING => Entry::Removing { dir: self.name()? },
+            GONE => Entry::Gone { dir: self.name()? },
+            DROP => Entry::Drop { partition: self.partition()? },
+            _ => return Err(Malformed("an entry of an unknown kind")),
+        })
+    }
+}

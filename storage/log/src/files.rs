@@ -1,0 +1,419 @@
+//! A log's directory and files: made when first needed, extended ahead, sealed behind a roll. Nothing here is in the way of an
+//! acknowledgement: until a file is ready, the journal holds the records.
+
+use std::collections::BTreeMap;
+
+use ringmain_buffer::{Buf, Pool};
+use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, FileId};
+use ringmain_types::*;
+
+use crate::commit::gather_writes;
+use crate::jobs::{Job, Step, Then};
+use crate::log::{Dir, Log};
+use crate::partition_metadata;
+use crate::segment::{OpenSegment, SealedSegment, SegmentFile, file_name};
+use crate::store::Store;
+
+/// After "no space left" a reservation is tried again this much later.
+const FULL_RETRY_MS: u64 = 1000;
+/// Names of files and directories are at most 255 bytes long; what is put behind a log's name takes up to 60.
+const NAME_BYTES_MAX: usize = 190;
+const EEXIST: i32 = 17;
+const ENOTEMPTY: i32 = 39;
+
+type Got = BTreeMap<u32, Result<DiskOk, DiskError>>;
+
+impl Store {
+    pub(crate) fn full_at(&self) -> Option<Instant> {
+        self.full.first().map(|(at, _)| *at)
+    }
+
+    /// Looks after the files of the logs in `settle`.
+    pub(crate) fn settle_logs(&mut self, now: Now, pool: &mut Pool) {
+        while let Some((at, slot)) = self.full.first().copied().filter(|(at, _)| *at <= now.mono) {
+            self.full.remove(&(at, slot));
+            self.settle.insert(slot);
+            if let Some(log) = self.slots[slot as usize].log.as_deref_mut() {
+                log.full_until = None;
+            }
+        }
+        if self.fenced.is_some() {
+            return;
+        }
+        for slot in std::mem::take(&mut self.settle) {
+            self.settle_log(slot, pool);
+        }
+    }
+
+    fn settle_log(&mut self, slot: u32, pool: &mut Pool) {
+        let block = self.block;
+        let Some(log) = self.slots[slot as usize].log.as_deref_mut().filter(|log| log.ready()) else { return };
+        let id = log.id;
+        let mut moved = Vec::new();
+        for segment in &mut log.open {
+            let base = segment.base;
+            moved.extend(segment.written_chunks().into_iter().map(|chunk| (base, chunk)));
+        }
+        for (base, chunk) in moved {
+            let data = chunk.slice(chunk.first(), chunk.end());
+            if !data.is_empty() {
+                self.cache_insert(pool, id, base, chunk.first(), data);
+            }
+        }
+        let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return };
+        if log.full_until.is_some() {
+            return;
+        }
+        let closing = self.closing;
+        self.make_files(id, |s| {
+            let whole = s.end / block * block > s.written_to;
+            s.file == SegmentFile::None && (whole || (s.end > 0 && (closing || s.rolled.is_some())))
+        });
+        self.allocate_ahead(id);
+        self.seal_rolled(id, pool);
+    }
+
+    /// Makes the directory, or the files of the segments that `wanted` names.
+    pub(crate) fn make_files(&mut self, id: LogId, wanted: impl Fn(&OpenSegment) -> bool) {
+        let dir_id = self.config.dir;
+        let Some(log) = self.log_mut(id) else { return };
+        let bases: Vec<Offset> = log.open.iter().filter(|s| wanted(s)).map(|s| s.base).collect();
+        if bases.is_empty() {
+            return;
+        }
+        let dir = match &log.dir {
+            Dir::Making => return,
+            Dir::Ready(dir) => dir.clone(),
+            Dir::None => {
+                log.dir = Dir::Making;
+                log.jobs += 1;
+                let list = DiskKind::List { dir: dir_id, path: log.name.clone() };
+                self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(vec![list])], Then::DirListed(id)));
+                return;
+            }
+        };
+        for base in bases {
+            let file = self.file();
+            let Some(log) = self.log_mut(id) else { return };
+            log.jobs += 1;
+            let Some(segment) = log.segment_mut(base) else { continue };
+            segment.file = SegmentFile::Making;
+            let path = format!("{dir}/{}", file_name(base, "log"));
+            let steps = vec![
+                Step::of(vec![DiskKind::Open { dir: dir_id, file, path, create: true }]),
+                // Nothing that an earlier life left here was ever declared.
+                Step::of(vec![DiskKind::Truncate { file, bytes: 0 }]),
+                Step::of(vec![DiskKind::SyncDir { dir: dir_id, path: dir.clone() }]),
+            ];
+            self.jobs.add(Job::new(DiskClass::Background, steps, Then::FileMade(id, base, file)));
+        }
+    }
+
+    /// Whether the wished name is free decides the directory's. It is made under a name of its own and renamed when it holds
+    /// something, so that two shards never share one.
+    pub(crate) fn dir_listed(&mut self, id: LogId, mut got: Got) {
+        let taken = matches!(Store::ok(&mut got, 0), Some(DiskOk::Listed(entries)) if !entries.is_empty());
+        let Some(log) = self.log_any_mut(id) else { return };
+        let to = if taken { other_name(log) } else { log.name.clone() };
+        self.make_dir(id, to);
+    }
+
+    fn make_dir(&mut self, id: LogId, to: String) {
+        let (dir, file) = (self.config.dir, self.file());
+        let block = self.block as usize;
+        let Some(log) = self.log_any_mut(id) else { return };
+        let from = format!("{}-new", other_name(log));
+        let text = partition_metadata::encode(log.partition.topic);
+        let mut padded = text.clone().into_bytes();
+        padded.resize(text.len().next_multiple_of(block), 0);
+        let path = format!("{from}/partition.metadata");
+        let steps = vec![
+            Step::of(vec![DiskKind::MakeDir { dir, path: from.clone() }]),
+            Step::of(vec![DiskKind::Open { dir, file, path, create: true }]),
+            Step::of(vec![DiskKind::Truncate { file, bytes: 0 }]),
+            Step::of(vec![DiskKind::Write { file, position: 0, data: vec![Buf::copy_of(&padded)] }]),
+            Step::of(vec![DiskKind::Truncate { file, bytes: text.len() as u64 }]),
+            Step::of(vec![DiskKind::Flush { dir, files: vec![file], after: Vec::new() }]),
+            Step::of(vec![DiskKind::Close { file }, DiskKind::SyncDir { dir, path: from.clone() }]),
+            Step::of(vec![DiskKind::Rename { dir, from, to: to.clone() }]),
+            Step::of(vec![DiskKind::SyncDir { dir, path: String::new() }]),
+        ];
+        self.jobs.add(Job::new(DiskClass::Background, steps, Then::DirMade(id, to)));
+    }
+
+    pub(crate) fn dir_made(&mut self, now: Now, id: LogId, name: String, error: Option<DiskError>) {
+        let Some(log) = self.log_any_mut(id) else { return };
+        match error {
+            None => {
+                log.jobs -= 1;
+                log.dir = Dir::Ready(name);
+                // The journal must know the name before it tells of a file in it.
+                log.pending.state = true;
+                self.dirty.insert(id.slot);
+                self.settle.insert(id.slot);
+            }
+            Some(error) if [EEXIST, ENOTEMPTY].contains(&error.errno) && name == log.name => {
+                let other = other_name(log);
+                self.make_dir(id, other);
+            }
+            Some(error) => {
+                log.jobs -= 1;
+                log.dir = Dir::None;
+                self.file_failed(now, id, error);
+            }
+        }
+    }
+
+    pub(crate) fn file_made(&mut self, now: Now, id: LogId, base: Offset, file: FileId, error: Option<DiskError>) {
+        let Some(log) = self.log_any_mut(id) else { return };
+        log.jobs -= 1;
+        let failed = error.is_some();
+        if let Some(segment) = log.segment_mut(base) {
+            segment.file = if failed { SegmentFile::None } else { SegmentFile::Ready(file) };
+            segment.allocated = 0;
+        }
+        self.dirty.insert(id.slot);
+        match error {
+            None => {
+                self.settle.insert(id.slot);
+            }
+            Some(error) => self.file_failed(now, id, error),
+        }
+    }
+
+    /// No space is waited for; anything else fences.
+    fn file_failed(&mut self, now: Now, id: LogId, error: DiskError) {
+        if error.errno != DiskError::ENOSPC {
+            return self.fence(error);
+        }
+        let until = now.mono.plus_ms(FULL_RETRY_MS);
+        let Some(log) = self.log_any_mut(id) else { return };
+        log.full_until = Some(until);
+        self.full.insert((until, id.slot));
+    }
+
+    /// Space is reserved before anything is written, so that a full disk is met where nothing can be torn.
+    fn allocate_ahead(&mut self, id: LogId) {
+        let (block, limits) = (self.block, &self.config.limits);
+        let (first, most) = (limits.trickle_bytes_max.saturating_mul(2), limits.segment_allocate_bytes);
+        let Some(log) = self.log_mut(id) else { return };
+        let whole = log.config.segment_bytes.next_multiple_of(block);
+        let mut wanted = Vec::new();
+        for segment in log.open.iter_mut().filter(|segment| !segment.allocating) {
+            let Some(file) = segment.file_id() else { continue };
+            let rolled = segment.rolled.is_some();
+            let must = if rolled { segment.end.next_multiple_of(block) } else { segment.end / block * block };
+            let ahead = !rolled && segment.written_to > 0 && segment.allocated - segment.end.min(segment.allocated) < segment.allocate_step / 4;
+            if segment.allocated >= must && !ahead {
+                continue;
+            }
+            let step = segment.allocate_step.saturating_mul(2).clamp(first.min(most), most);
+            let to = segment.allocated.saturating_add(if rolled { 0 } else { step }).min(whole).max(must);
+            if to <= segment.allocated {
+                continue;
+            }
+            segment.allocate_step = step;
+            segment.allocating = true;
+            wanted.push((segment.base, file, segment.allocated, to));
+        }
+        for (base, file, from, to) in wanted {
+            let kind = DiskKind::Allocate { file, from: u64::from(from), bytes: u64::from(to - from) };
+            if let Some(log) = self.log_mut(id) {
+                log.jobs += 1;
+            }
+            self.jobs.add(Job::new(DiskClass::Background, vec![Step::of(vec![kind])], Then::Allocated(id, base, to)));
+        }
+    }
+
+    pub(crate) fn allocated(&mut self, now: Now, id: LogId, base: Offset, to: u32, error: Option<DiskError>) {
+        let Some(log) = self.log_any_mut(id) else { return };
+        log.jobs -= 1;
+        if let Some(segment) = log.segment_mut(base) {
+            segment.allocating = false;
+            if error.is_none() {
+                segment.allocated = to;
+            }
+        }
+        self.dirty.insert(id.slot);
+        match error {
+            None => {
+                self.settle.insert(id.slot);
+            }
+            Some(error) => self.file_failed(now, id, error),
+        }
+    }
+
+    /// A rolled segment whose every byte is declared gets its last blocks, its exact length and its indexes.
+    fn seal_rolled(&mut self, id: LogId, pool: &mut Pool) {
+        let block = self.block;
+        let Some(log) = self.log_mut(id) else { return };
+        if log.in_flight {
+            return;
+        }
+        let ready = |s: &OpenSegment| {
+            let waits = s.rolled.as_ref().is_some_and(|rolled| !rolled.sealing);
+            let space = s.allocated >= s.end.next_multiple_of(block);
+            waits && s.file_id().is_some() && space && s.undeclared() == 0 && s.writing_to == s.written_to
+        };
+        let bases: Vec<Offset> = log.open.iter().filter(|s| ready(s)).map(|s| s.base).collect();
+        for base in bases {
+            let Some(job) = self.seal_job(id, base, pool) else {
+                // No memory now.
+                self.settle_later.insert(id.slot);
+                continue;
+            };
+            if let Some(log) = self.log_mut(id) {
+                log.jobs += 1;
+                if let Some(rolled) = log.segment_mut(base).and_then(|segment| segment.rolled.as_mut()) {
+                    rolled.sealing = true;
+                }
+            }
+            self.jobs.add(job);
+        }
+    }
+
+    fn seal_job(&mut self, id: LogId, base: Offset, pool: &mut Pool) -> Option<Job> {
+        let (dir_id, block) = (self.config.dir, self.block);
+        let gather = self.config.limits.gather_bytes_max;
+        let log = self.log(id)?;
+        let dir = log.dir_name()?.to_owned();
+        let segment = log.segment(base)?;
+        let file = segment.file_id()?;
+        let (end, next) = (segment.end, segment.next);
+        let rest = rest_writes(segment, file, pool, block, gather)?;
+        let snapshot = segment.rolled.as_ref().map_or_else(Vec::new, |rolled| rolled.snapshot.clone());
+        let contents = [
+            (file_name(base, "index"), segment.index.offsets().encode()),
+            (file_name(base, "timeindex"), segment.index.times().encode()),
+            (file_name(next, "snapshot"), snapshot),
+        ];
+        let small = self.small_files(dir_id, &dir, &contents, pool)?;
+        let mut files = small.files;
+        files.push(file);
+        let mut steps = vec![Step::of(rest), Step::of(vec![DiskKind::Truncate { file, bytes: u64::from(end) }])];
+        steps.extend(small.steps);
+        steps.push(Step::of(vec![
+            DiskKind::Flush { dir: dir_id, files, after: Vec::new() },
+            DiskKind::SyncDir { dir: dir_id, path: dir },
+        ]));
+        steps.push(Step::of(small.close));
+        Some(Job::new(DiskClass::Background, steps, Then::Sealed(id, base, file, end)))
+    }
+
+    /// Whole small files, made anew: opened, cut to nothing, written, cut to their length. Not flushed.
+    pub(crate) fn small_files(
+        &mut self,
+        dir: DirId,
+        path: &str,
+        contents: &[(String, Vec<u8>)],
+        pool: &mut Pool,
+    ) -> Option<SmallFiles> {
+        let mut small = SmallFiles::default();
+        let (mut open, mut cut, mut write, mut length) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (name, content) in contents {
+            let file = self.file();
+            open.push(DiskKind::Open { dir, file, path: format!("{path}/{name}"), create: true });
+            cut.push(DiskKind::Truncate { file, bytes: 0 });
+            if !content.is_empty() {
+                let padded = content.len().next_multiple_of(self.block as usize);
+                let mut buffer = pool.take(Account::Background, padded).ok()?;
+                buffer.extend(content);
+                buffer.extend_zeroes(padded - content.len());
+                write.push(DiskKind::Write { file, position: 0, data: vec![buffer.freeze()] });
+                length.push(DiskKind::Truncate { file, bytes: content.len() as u64 });
+            }
+            small.files.push(file);
+            small.close.push(DiskKind::Close { file });
+        }
+        small.steps = [open, cut, write, length].into_iter().map(Step::of).collect();
+        Some(small)
+    }
+
+    pub(crate) fn sealed(
+        &mut self,
+        now: Now,
+        id: LogId,
+        base: Offset,
+        file: FileId,
+        bytes: u32,
+        error: Option<DiskError>,
+    ) {
+        let Some(log) = self.log_any_mut(id) else { return };
+        log.jobs -= 1;
+        if let Some(error) = error {
+            if let Some(rolled) = log.segment_mut(base).and_then(|segment| segment.rolled.as_mut()) {
+                rolled.sealing = false;
+            }
+            return self.file_failed(now, id, error);
+        }
+        let Some(at) = log.open.iter().position(|segment| segment.base == base) else { return };
+        let Some(segment) = log.open.remove(at) else { return };
+        log.pending.sealed.push(base);
+        let max_timestamp = Some(segment.index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
+        let next = segment.next;
+        let index_bytes = index_memory(&segment);
+        for chunk in &segment.chunks {
+            let data = chunk.slice(chunk.first(), chunk.end());
+            if !data.is_empty() {
+                self.cache_later.push((id, base, chunk.first(), data));
+            }
+        }
+        let Some(log) = self.log_any_mut(id) else { return };
+        let index = Some(segment.index);
+        log.sealed.insert(base, SealedSegment { base, next, bytes, file: Some(file), max_timestamp, index, built_to: None });
+        self.reads.index_loaded(id, base, index_bytes);
+        self.dirty.insert(id.slot);
+        self.settle.insert(id.slot);
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SmallFiles {
+    pub files: Vec<FileId>,
+    pub steps: Vec<Step>,
+    pub close: Vec<DiskKind>,
+}
+
+pub(crate) fn index_memory(segment: &OpenSegment) -> usize {
+    segment.index.offsets().len() * 16 + segment.index.times().len() * 16
+}
+
+/// The writes of what a segment's file does not have yet, the last block padded with zeroes.
+pub(crate) fn rest_writes(
+    segment: &OpenSegment,
+    file: FileId,
+    pool: &mut Pool,
+    block: u32,
+    gather: u32,
+) -> Option<Vec<DiskKind>> {
+    let whole = segment.end / block * block;
+    let mut writes = Vec::new();
+    if whole > segment.written_to {
+        gather_writes(&mut writes, file, segment.written_to, segment.parts(segment.written_to, whole), gather);
+    }
+    if segment.end > whole {
+        let mut last = pool.take(Account::Background, block as usize).ok()?;
+        last.extend(&segment.bytes(whole, segment.end));
+        last.extend_zeroes((block - (segment.end - whole)) as usize);
+        writes.push((file, u64::from(whole), vec![last.freeze()]));
+    }
+    Some(writes.into_iter().map(|(file, position, data)| DiskKind::Write { file, position, data }).collect())
+}
+
+/// The directory's name when the wished one is taken: the topic's id makes it this topic's alone.
+fn other_name(log: &Log) -> String {
+    format!("{}.{:032x}", short_name(&log.name), log.partition.topic.0)
+}
+
+/// The topic's name is cut when the whole gets too long; the partition's number is not.
+fn short_name(name: &str) -> String {
+    if name.len() <= NAME_BYTES_MAX {
+        return name.to_owned();
+    }
+    let number = name.rsplit_once('-').map_or("", |(_, number)| number);
+    let mut cut = NAME_BYTES_MAX - number.len() - 1;
+    while !name.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    format!("{}-{number}", &name[..cut])
+}

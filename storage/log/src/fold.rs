@@ -1,0 +1,289 @@
+//! What the groups of a journal add up to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringmain_types::{Offset, Partition};
+
+use crate::entry::{Entries, Entry, LogState, Malformed, Piece, SegmentState};
+
+/// An extent that the newest group tells of: it may be torn, for nobody is known to have been told of that group.
+#[derive(Clone, Debug)]
+pub(crate) struct Check {
+    pub partition: Partition,
+    pub base: Offset,
+    pub extent_from: u32,
+    pub written_to: u32,
+    pub declared_from: u32,
+    pub headers_crc: u32,
+    /// What was inline before, from `extent_from` on: the extent must repeat it.
+    pub before: Vec<u8>,
+    /// What is inline now, behind `written_to`.
+    pub inline: Vec<u8>,
+    /// The offset of the first added batch, and the one behind the last.
+    pub from: Offset,
+    pub next: Offset,
+}
+
+enum Undo {
+    State(Partition, Option<Box<LogState>>, Option<u64>),
+    Piece { partition: Partition, base: Offset, written_to: u32, inline: Inline, next: Offset },
+    Start(Partition, Offset),
+    Epochs(Partition, Vec<(ringmain_types::LeaderEpoch, Offset)>),
+    Rolled(Partition),
+    Sealed(Partition, usize, SegmentState, bool),
+}
+enum Inline {
+    Cut(usize),
+    Was(Vec<u8>),
+}
+
+impl Undo {
+    fn partition(&self) -> Partition {
+        match self {
+            Undo::State(partition, ..)
+            | Undo::Piece { partition, .. }
+            | Undo::Start(partition, _)
+            | Undo::Epochs(partition, _)
+            | Undo::Rolled(partition)
+            | Undo::Sealed(partition, ..) => *partition,
+        }
+    }
+}
+
+/// Groups in, in their order; states out.
+#[derive(Default)]
+pub(crate) struct Fold {
+    pub states: BTreeMap<Partition, LogState>,
+    /// The group in which each state begins.
+    pub since: BTreeMap<Partition, u64>,
+    /// Directories still to be removed, and the group that says so.
+    pub removing: BTreeMap<String, u64>,
+    /// Of the groups that nobody is known to have been told of.
+    undo: Vec<Undo>,
+    pub checks: Vec<Check>,
+}
+
+impl Fold {
+    /// The entries of group `sequence`. `unsure`: the group before it is not known to be flushed either.
+    pub fn group(&mut self, sequence: u64, bytes: &[u8], count: u32, unsure: bool) -> Result<(), Malformed> {
+        let mut entries = Entries::new(bytes, count);
+        let mut drops = BTreeSet::new();
+        let mut begun = false;
+        while let Some(entry) = entries.next()? {
+            match entry {
+                // Drops come first: what they take back is the group before.
+                Entry::Drop { .. } if begun => return Err(Malformed("a drop behind other entries")),
+                Entry::Drop { partition } => {
+                    drops.insert(partition);
+                }
+                entry => {
+                    if !begun {
+                        self.begin(&drops, unsure);
+                    }
+                    begun = true;
+                    self.apply(sequence, entry)?;
+                }
+            }
+        }
+        if !begun {
+            self.begin(&drops, unsure);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, drops: &BTreeSet<Partition>, unsure: bool) {
+        self.revert(drops);
+        if !unsure {
+            self.undo.clear();
+            self.checks.clear();
+        }
+    }
+
+    /// Takes back what the unsure groups said of these logs.
+    pub fn revert(&mut self, drops: &BTreeSet<Partition>) {
+        if drops.is_empty() {
+            return;
+        }
+        self.checks.retain(|check| !drops.contains(&check.partition));
+        let mut kept = Vec::new();
+        while let Some(step) = self.undo.pop() {
+            if drops.contains(&step.partition()) { self.undo_step(step) } else { kept.push(step) }
+        }
+        kept.reverse();
+        self.undo = kept;
+    }
+
+    fn undo_step(&mut self, step: Undo) {
+        if let Undo::State(partition, before, since) = step {
+            match (before, since) {
+                (Some(before), Some(since)) => {
+                    self.states.insert(partition, *before);
+                    self.since.insert(partition, since);
+                }
+                _ => {
+                    self.states.remove(&partition);
+                    self.since.remove(&partition);
+                }
+            }
+            return;
+        }
+        let Some(state) = self.states.get_mut(&step.partition()) else { return };
+        match step {
+            Undo::State(..) => {}
+            Undo::Piece { base, written_to, inline, next, .. } => {
+                let Some(segment) = state.segments.iter_mut().find(|segment| segment.base == base) else { return };
+                segment.written_to = written_to;
+                segment.next = next;
+                match inline {
+                    Inline::Cut(bytes) => segment.inline.truncate(bytes),
+                    Inline::Was(bytes) => segment.inline = bytes,
+                }
+            }
+            Undo::Start(_, offset) => state.start = offset,
+            Undo::Epochs(_, epochs) => state.epochs = epochs,
+            Undo::Rolled(_) => {
+                state.segments.pop();
+            }
+            Undo::Sealed(_, at, segment, sealed) => {
+                state.segments.insert(at, segment);
+                state.sealed = sealed;
+            }
+        }
+    }
+
+    fn apply(&mut self, sequence: u64, entry: Entry<'_>) -> Result<(), Malformed> {
+        match entry {
+            Entry::State { partition, dir, start, sealed, epochs, pieces } => {
+                let before = self.states.remove(&partition);
+                for piece in &pieces {
+                    let segment = before.as_ref().and_then(|state| state.segments.iter().find(|s| s.base == piece.base));
+                    self.check(partition, piece, segment.cloned());
+                }
+                let segments = pieces.iter().map(segment_of).collect();
+                let state = LogState { partition, dir: dir.map(str::to_owned), start, epochs, segments, sealed };
+                self.states.insert(partition, state);
+                let since = self.since.insert(partition, sequence);
+                self.undo.push(Undo::State(partition, before.map(Box::new), since));
+                Ok(())
+            }
+            Entry::Remove { partition, dir } => {
+                let before = self.states.remove(&partition);
+                let since = self.since.remove(&partition);
+                self.undo.push(Undo::State(partition, before.map(Box::new), since));
+                if let Some(dir) = dir {
+                    self.removing.insert(dir.to_owned(), sequence);
+                }
+                Ok(())
+            }
+            Entry::Removing { dir } => {
+                self.removing.insert(dir.to_owned(), sequence);
+                Ok(())
+            }
+            Entry::Gone { dir } => {
+                self.removing.remove(dir);
+                Ok(())
+            }
+            Entry::Drop { .. } => Err(Malformed("a drop behind other entries")),
+            Entry::Commit { partition, .. }
+            | Entry::Start { partition, .. }
+            | Entry::Epoch { partition, .. }
+            | Entry::Roll { partition, .. }
+            | Entry::Sealed { partition, .. } => {
+                // Without a state: it stands in a younger group, which says all this again.
+                if !self.states.contains_key(&partition) {
+                    return Ok(());
+                }
+                self.change(partition, entry)
+            }
+        }
+    }
+
+    fn change(&mut self, partition: Partition, entry: Entry<'_>) -> Result<(), Malformed> {
+        let Some(state) = self.states.get_mut(&partition) else { return Ok(()) };
+        match entry {
+            Entry::Commit { piece, .. } => return self.commit(partition, &piece),
+            Entry::Start { offset, .. } => {
+                self.undo.push(Undo::Start(partition, state.start));
+                state.start = offset;
+            }
+            Entry::Epoch { epoch, start, .. } => {
+                self.undo.push(Undo::Epochs(partition, state.epochs.clone()));
+                state.epochs.push((epoch, start));
+            }
+            Entry::Roll { base, .. } => {
+                if state.end() != base {
+                    return Err(Malformed("a segment that does not join the one before"));
+                }
+                self.undo.push(Undo::Rolled(partition));
+                state.segments.push(SegmentState { base, next: base, ..SegmentState::default() });
+            }
+            Entry::Sealed { base, .. } => {
+                let at = state.segments.iter().position(|segment| segment.base == base);
+                let Some(at) = at.filter(|at| at + 1 < state.segments.len()) else {
+                    return Err(Malformed("a segment sealed that was not open"));
+                };
+                let segment = state.segments.remove(at);
+                self.undo.push(Undo::Sealed(partition, at, segment, state.sealed));
+                state.sealed = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, partition: Partition, piece: &Piece<'_>) -> Result<(), Malformed> {
+        let Some(state) = self.states.get_mut(&partition) else { return Ok(()) };
+        let Some(segment) = state.segments.iter_mut().find(|segment| segment.base == piece.base) else {
+            return Err(Malformed("a commit to a segment that is not open"));
+        };
+        let before = (piece.written_to > piece.extent_from).then(|| segment.clone());
+        let (written_to, next) = (segment.written_to, segment.next);
+        if piece.extent_from != written_to || piece.declared_from != segment.end() {
+            return Err(Malformed("a commit that does not join the one before"));
+        }
+        let inline = if piece.inline_from == piece.written_to && piece.written_to > written_to {
+            Inline::Was(std::mem::replace(&mut segment.inline, piece.inline.to_vec()))
+        } else if piece.inline_from == segment.end() {
+            let kept = segment.inline.len();
+            segment.inline.extend_from_slice(piece.inline);
+            Inline::Cut(kept)
+        } else {
+            return Err(Malformed("a commit whose inline bytes leave a gap"));
+        };
+        segment.written_to = piece.written_to;
+        segment.next = piece.next;
+        self.undo.push(Undo::Piece { partition, base: piece.base, written_to, inline, next });
+        if before.is_some() {
+            self.check(partition, piece, before);
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, partition: Partition, piece: &Piece<'_>, before: Option<SegmentState>) {
+        if piece.written_to == piece.extent_from {
+            return;
+        }
+        let from = before.as_ref().map_or(piece.base, |segment| segment.next);
+        self.checks.push(Check {
+            partition,
+            base: piece.base,
+            extent_from: piece.extent_from,
+            written_to: piece.written_to,
+            declared_from: piece.declared_from,
+            headers_crc: piece.headers_crc,
+            before: before.map_or(Vec::new(), |segment| segment.inline),
+            inline: piece.inline.to_vec(),
+            from,
+            next: piece.next,
+        });
+    }
+}
+
+fn segment_of(piece: &Piece<'_>) -> SegmentState {
+    SegmentState {
+        base: piece.base,
+        written_to: piece.written_to,
+        inline: piece.inline.to_vec(),
+        next: piece.next,
+    }
+}

@@ -1,0 +1,333 @@
+//! One log: its segments, what it knows of its producers and epochs, and what the next group must say of it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ringmain_batch::{BatchHeader, BatchInfo, CheckedBatches, HEADER_BYTES, stamp, stamp_time};
+use ringmain_buffer::{Buf, Pool};
+use ringmain_types::*;
+
+use crate::entry::{LogState, SegmentState};
+use crate::epochs::{EpochStart, LeaderEpochs};
+use crate::producer::{ProducerState, Verdict};
+use crate::recover::Recovering;
+use crate::segment::{OpenSegment, Rolled, SealedSegment};
+use crate::snapshot;
+use crate::{AppendAs, AppendError, Appended, LogConfig};
+
+/// A log that takes a chunk's worth within this much time gets a chunk of twice the size next.
+const CHUNK_GROWS_WITHIN_MS: u64 = 1000;
+const CHUNK_BYTES_MIN: u32 = 512;
+
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Its files are being looked at.
+    Recovering(Box<Recovering>),
+    Ready,
+    /// Something that was acknowledged is missing or does not check: nothing is added any more.
+    Damaged,
+    /// The next group says that it is gone.
+    Removing,
+    /// A group said so; its files go.
+    Removed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Dir {
+    None,
+    Making,
+    Ready(String),
+}
+
+/// What the next group has to say besides batches.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// Everything: the log's first word, its directory's name, a truncation, a reclaim.
+    pub state: bool,
+    pub start: bool,
+    pub epochs: Vec<EpochStart>,
+    pub sealed: Vec<Offset>,
+}
+
+impl Pending {
+    pub fn any(&self) -> bool {
+        self.state || self.start || !self.epochs.is_empty() || !self.sealed.is_empty()
+    }
+}
+
+/// Whole batches in memory that the file has too; data's first byte is the segment's byte `first`.
+#[derive(Debug)]
+pub(crate) struct Cached {
+    pub data: Buf,
+    /// Its number in the store's order of eviction.
+    pub order: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub id: LogId,
+    pub partition: Partition,
+    pub name: String,
+    pub config: LogConfig,
+    pub phase: Phase,
+    pub dir: Dir,
+    pub sealed: BTreeMap<Offset, SealedSegment>,
+    /// Oldest first, the active one last. Never empty.
+    pub open: VecDeque<OpenSegment>,
+    /// By segment and position.
+    pub cache: BTreeMap<(Offset, u32), Cached>,
+    pub start: Offset,
+    /// What is durably said of `start`.
+    pub started: Offset,
+    pub epochs: LeaderEpochs,
+    pub producers: ProducerState,
+    pub flushed: Offset,
+    pub pending: Pending,
+    /// What the journal says of a damaged log: it is kept as it is.
+    pub kept_state: Option<Box<LogState>>,
+    /// The group in which the journal's word of this log begins.
+    pub since: Option<u64>,
+    /// A group with this log's news is not back yet.
+    pub in_flight: bool,
+    /// The group in flight tells of records that were cut since.
+    pub cut: Option<Offset>,
+    /// No block is written until the journal has said where the log ends now.
+    pub hold: bool,
+    /// Of the oldest undeclared append.
+    pub dirty_since: Option<Instant>,
+    /// Jobs under way.
+    pub jobs: u32,
+    /// No space on the device; asked again at this time.
+    pub full_until: Option<Instant>,
+    chunk_hint: u32,
+    chunk_at: Instant,
+}
+
+/// What all logs of a store share and an append needs.
+pub(crate) struct Shared<'a> {
+    pub now: Now,
+    pub pool: &'a mut Pool,
+    pub block: u32,
+    pub chunk_bytes_max: u32,
+    pub segment_bytes_max: u32,
+}
+
+impl Log {
+    pub fn new(id: LogId, partition: Partition, name: &str, config: LogConfig, limits: &Limits, now: Now) -> Log {
+        let index_bytes = config.segment_index_bytes;
+        Log {
+            id,
+            partition,
+            name: name.to_owned(),
+            config,
+            phase: Phase::Ready,
+            dir: Dir::None,
+            sealed: BTreeMap::new(),
+            open: VecDeque::from([OpenSegment::new(Offset(0), index_bytes, now.wall)]),
+            cache: BTreeMap::new(),
+            start: Offset(0),
+            started: Offset(0),
+            epochs: LeaderEpochs::new(limits.epochs_per_log_max),
+            producers: ProducerState::new(limits.producers_per_log_max),
+            flushed: Offset(0),
+            pending: Pending { state: true, ..Pending::default() },
+            kept_state: None,
+            since: None,
+            in_flight: false,
+            cut: None,
+            hold: false,
+            dirty_since: None,
+            jobs: 0,
+            full_until: None,
+            chunk_hint: CHUNK_BYTES_MIN,
+            chunk_at: Instant(0),
+        }
+    }
+
+    pub fn active(&self) -> &OpenSegment {
+        self.open.back().expect("a log has an active segment")
+    }
+    pub fn active_mut(&mut self) -> &mut OpenSegment {
+        self.open.back_mut().expect("a log has an active segment")
+    }
+    pub fn end(&self) -> Offset {
+        self.active().next
+    }
+    pub fn segment_mut(&mut self, base: Offset) -> Option<&mut OpenSegment> {
+        self.open.iter_mut().find(|segment| segment.base == base)
+    }
+    pub fn segment(&self, base: Offset) -> Option<&OpenSegment> {
+        self.open.iter().find(|segment| segment.base == base)
+    }
+    pub fn ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready)
+    }
+    pub fn dir_name(&self) -> Option<&str> {
+        match &self.dir {
+            Dir::Ready(name) => Some(name),
+            Dir::None | Dir::Making => None,
+        }
+    }
+    pub fn size_bytes(&self) -> u64 {
+        let sealed: u64 = self.sealed.values().map(|segment| u64::from(segment.bytes)).sum();
+        sealed + self.open.iter().map(|segment| u64::from(segment.end)).sum::<u64>()
+    }
+
+    /// Whether a group must be told something.
+    pub fn news(&self) -> bool {
+        match self.phase {
+            Phase::Ready => {
+                // A log that never held a record needs no word in the journal, whatever `pending.state` says.
+                let silent = self.since.is_none() && self.end() == Offset(0) && self.pending.epochs.is_empty();
+                let undeclared = self.open.iter().any(|s| s.undeclared() > 0 || !s.roll_declared);
+                !silent && (undeclared || self.pending.any())
+            }
+            Phase::Removing => self.jobs == 0,
+            Phase::Damaged | Phase::Recovering(_) | Phase::Removed => false,
+        }
+    }
+
+    pub fn append(
+        &mut self,
+        shared: &mut Shared<'_>,
+        batches: &CheckedBatches,
+        how: &AppendAs,
+    ) -> Result<Appended, AppendError> {
+        let mut at = 0usize;
+        let mut answer: Option<Appended> = None;
+        for info in &batches.infos {
+            let batch = &batches.bytes[at..at + info.bytes as usize];
+            at += info.bytes as usize;
+            match self.append_one(shared, batch, info, how) {
+                Ok(one) => {
+                    let first = answer.get_or_insert(one);
+                    first.next = one.next;
+                    first.duplicate &= one.duplicate;
+                }
+                // What went before stands: a follower goes on from its end.
+                Err(_) if answer.is_some_and(|answer| !answer.duplicate) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        answer.ok_or(AppendError::OutOfOrder { end: self.end(), got: Offset(-1) })
+    }
+
+    fn append_one(
+        &mut self,
+        shared: &mut Shared<'_>,
+        batch: &[u8],
+        info: &BatchInfo,
+        how: &AppendAs,
+    ) -> Result<Appended, AppendError> {
+        let end = self.end();
+        let (base, epoch) = match how {
+            AppendAs::Leader { epoch } => (end, *epoch),
+            AppendAs::Follower => {
+                let got = BatchHeader::parse(batch).map_or((Offset(-1), LeaderEpoch(-1)), |h| (h.base, h.epoch));
+                if got.0 != end {
+                    return Err(AppendError::OutOfOrder { end, got: got.0 });
+                }
+                got
+            }
+        };
+        let leads = matches!(how, AppendAs::Leader { .. });
+        let verdict = match info.producer.as_ref().filter(|_| leads && !info.control) {
+            None => Verdict::Accept,
+            Some(producer) => self.producers.check(producer).map_err(AppendError::Sequence)?,
+        };
+        if let Verdict::Duplicate { base, timestamp } = verdict {
+            let log_append_time = self.config.log_append_time.then_some(timestamp);
+            let next = Offset(base.0 + i64::from(info.offsets));
+            return Ok(Appended { base, next, duplicate: true, log_append_time });
+        }
+        let max = self.config.segment_bytes.min(shared.segment_bytes_max);
+        if info.bytes > max {
+            return Err(AppendError::TooLarge { bytes: info.bytes, max });
+        }
+        let stamped_at = (leads && self.config.log_append_time).then_some(shared.now.wall);
+        let mut info = *info;
+        if let Some(at) = stamped_at {
+            (info.max_timestamp, info.log_append_time) = (at, true);
+        }
+        let header = BatchHeader { base, epoch, crc: 0, info };
+        if self.must_roll(&header, max, shared.now.wall) {
+            self.roll(shared.now.wall);
+        }
+        self.take_room(shared, info.bytes)?;
+        let interval = self.config.index_interval_bytes;
+        self.active_mut().push(batch, &header, interval, |batch| {
+            stamp(&mut batch[..HEADER_BYTES], base, epoch);
+            if let Some(at) = stamped_at {
+                stamp_time(batch, at);
+            }
+        });
+        self.producers.apply(shared.now.wall, base, &info);
+        if self.epochs.assign(epoch, base) {
+            self.pending.epochs.push(EpochStart { epoch, start: base });
+        }
+        self.dirty_since.get_or_insert(shared.now.mono);
+        Ok(Appended { base, next: header.next(), duplicate: false, log_append_time: stamped_at })
+    }
+
+    fn take_room(&mut self, shared: &mut Shared<'_>, bytes: u32) -> Result<(), AppendError> {
+        let grows = shared.now.mono.since(self.chunk_at) < CHUNK_GROWS_WITHIN_MS * 1_000_000;
+        let hint = if grows { self.chunk_hint.saturating_mul(2) } else { self.chunk_hint / 4 };
+        let hint = hint.clamp(CHUNK_BYTES_MIN, shared.chunk_bytes_max);
+        let active = self.open.back_mut().expect("a log has an active segment");
+        let before = active.chunks.len();
+        let block = shared.block;
+        let room = active.make_room(shared.pool, bytes as usize, hint as usize, block);
+        // Less than wished is better than nothing.
+        let room = room.or_else(|_| active.make_room(shared.pool, bytes as usize, 0, block));
+        room.map_err(AppendError::Memory)?;
+        if active.chunks.len() > before {
+            (self.chunk_hint, self.chunk_at) = (hint, shared.now.mono);
+        }
+        Ok(())
+    }
+
+    fn must_roll(&self, header: &BatchHeader, max: u32, now: WallMs) -> bool {
+        let active = self.active();
+        if active.end == 0 {
+            return false;
+        }
+        let waits = self.config.segment_ms.saturating_sub(self.config.segment_jitter_ms);
+        // As Kafka: by the records' own time where there is one, else by the clock.
+        let waited = match active.first_timestamp {
+            Some(first) if first.0 >= 0 && header.info.max_timestamp.0 >= 0 => header.info.max_timestamp.0 - first.0,
+            _ => now.0 - active.created.0,
+        };
+        u64::from(active.end) + u64::from(header.info.bytes) > u64::from(max)
+            || u64::try_from(waited).is_ok_and(|waited| waited > waits)
+            || active.index.full()
+            || !active.index.covers(header.last())
+    }
+
+    /// The active segment takes no more batches; an empty one follows.
+    pub fn roll(&mut self, now: WallMs) {
+        let index_bytes = self.config.segment_index_bytes;
+        let snapshot = snapshot::encode(&self.producers.rows());
+        let active = self.active_mut();
+        active.index.seal();
+        active.rolled = Some(Rolled { snapshot, sealing: false });
+        let next = OpenSegment::new(active.next, index_bytes, now);
+        self.open.push_back(next);
+    }
+
+    /// What the journal must know, as a value: for a journal of another generation.
+    pub fn state(&self) -> LogState {
+        let segments = self.open.iter().map(|segment| SegmentState {
+            base: segment.base,
+            written_to: segment.written_to,
+            inline: segment.bytes(segment.written_to, segment.end),
+            next: segment.next,
+        });
+        LogState {
+            partition: self.partition,
+            dir: self.dir_name().map(str::to_owned),
+            start: self.start,
+            epochs: self.epochs.entries().iter().map(|entry| (entry.epoch, entry.start)).collect(),
+            segments: segments.collect(),
+            sealed: !self.sealed.is_empty(),
+        }
+    }
+}

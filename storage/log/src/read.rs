@@ -1,0 +1,612 @@
+//! Reading: tail, cache and files look alike. What comes from a file is checked before anybody sees it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ringmain_batch::{BatchHeader, HEADER_BYTES, crc_ok};
+use ringmain_buffer::{Buf, BufMut, Pool, Refused};
+use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, FileId};
+use ringmain_types::*;
+
+use crate::find::Find;
+use crate::index::{IndexedBatch, OffsetIndex, SegmentIndex, TimeIndex};
+use crate::jobs::{Job, Step, Then};
+use crate::log::Log;
+use crate::segment::file_name;
+use crate::store::{Doing, Store};
+use crate::{FindResult, ReadAt, ReadError, ReadResult, ReadToken, Slices, StoreEvent};
+
+/// Reads that wait or run, for each that may run at once.
+const WAITING_PER_INFLIGHT: usize = 64;
+/// Steps of one read: a segment of 2 GiB without an index, walked in pieces of 1 MiB, and some.
+const STEPS_MAX: u32 = 4096;
+
+/// What must be fetched before a read or a search can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Index { base: Offset },
+    /// Bytes from this batch on; at least `bytes` of them.
+    Bytes { base: Offset, from: u32, bytes: u32 },
+}
+
+pub(crate) enum Outcome {
+    Done(What),
+    Need(Need),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    Read(ReadAt),
+    Find(Find),
+}
+#[derive(Debug)]
+pub(crate) enum What {
+    Read(ReadResult),
+    Find(FindResult),
+}
+
+#[derive(Debug)]
+struct Pending {
+    log: LogId,
+    ask: Ask,
+    need: Need,
+    steps: u32,
+    /// Of the bytes being read.
+    position: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    next: u64,
+    pending: BTreeMap<ReadToken, Pending>,
+    waiting: VecDeque<ReadToken>,
+    inflight: u32,
+    /// Loaded indexes of sealed segments, oldest first, and their bytes in all.
+    indexes: VecDeque<(LogId, Offset, usize)>,
+    index_bytes: usize,
+    loading: BTreeSet<(LogId, Offset)>,
+}
+
+impl Reads {
+    /// Readers of a log that goes are told.
+    pub fn removed(&mut self, id: LogId, events: &mut Vec<StoreEvent>) {
+        let tokens: Vec<ReadToken> =
+            self.pending.iter().filter(|(_, pending)| pending.log == id).map(|(token, _)| *token).collect();
+        for token in tokens {
+            let Some(pending) = self.pending.remove(&token) else { continue };
+            events.push(match pending.ask {
+                Ask::Read(_) => {
+                    StoreEvent::Read { log: id, token, result: ReadResult::Failed(ReadError::Removed) }
+                }
+                Ask::Find(_) => {
+                    StoreEvent::Found { log: id, token, result: FindResult::Failed(ReadError::Removed) }
+                }
+            });
+        }
+        self.waiting.retain(|token| self.pending.contains_key(token));
+    }
+
+    pub fn index_loaded(&mut self, id: LogId, base: Offset, bytes: usize) {
+        self.index_bytes += bytes;
+        self.indexes.push_back((id, base, bytes));
+    }
+    pub fn index_dropped(&mut self, id: LogId, base: Offset) {
+        if let Some(at) = self.indexes.iter().position(|(log, of, _)| (*log, *of) == (id, base))
+            && let Some((_, _, bytes)) = self.indexes.remove(at)
+        {
+            self.index_bytes -= bytes;
+        }
+    }
+}
+
+/// A stretch of whole batches in memory: the segment's bytes from `first` on.
+pub(crate) struct Stretch {
+    pub first: u32,
+    pub data: Buf,
+}
+
+impl Log {
+    /// Base, end offset and length of the segment that holds `offset`.
+    pub(crate) fn segment_of(&self, offset: Offset) -> Option<(Offset, Offset, u32)> {
+        let open = self.open.iter().rev().find(|segment| segment.base <= offset);
+        if let Some(segment) = open {
+            return Some((segment.base, segment.next, segment.end));
+        }
+        self.sealed.range(..=offset).next_back().map(|(_, segment)| (segment.base, segment.next, segment.bytes))
+    }
+
+    pub(crate) fn index_of(&self, base: Offset) -> Option<&SegmentIndex> {
+        match self.segment(base) {
+            Some(segment) => Some(&segment.index),
+            None => self.sealed.get(&base)?.index.as_ref(),
+        }
+    }
+
+    /// Batches at `position`, the begin of one, if they are in memory.
+    pub(crate) fn in_memory(&self, base: Offset, position: u32) -> Option<Stretch> {
+        if let Some(((_, first), cached)) = self.cache.range((base, 0)..=(base, position)).next_back()
+            && *first as usize + cached.data.len() > position as usize
+        {
+            return Some(Stretch { first: *first, data: cached.data.clone() });
+        }
+        let segment = self.segment(base)?;
+        let chunk = segment.chunks.iter().find(|chunk| chunk.first() <= position && position < chunk.end())?;
+        Some(Stretch { first: chunk.first(), data: chunk.slice(chunk.first(), chunk.end()) })
+    }
+
+    fn read(&self, at: &ReadAt) -> Outcome {
+        let done = |result| Outcome::Done(What::Read(result));
+        let end = self.end();
+        if at.from < self.start || at.from > end {
+            return done(ReadResult::OutOfRange { start: self.start, end });
+        }
+        let below = at.below.min(end);
+        let mut slices = Slices { next: at.from, ..Slices::default() };
+        if at.from >= below {
+            return done(ReadResult::Ready(slices));
+        }
+        let Some((mut base, mut next, mut bytes)) = self.segment_of(at.from) else {
+            return done(ReadResult::OutOfRange { start: self.start, end });
+        };
+        let Some(index) = self.index_of(base) else { return Outcome::Need(Need::Index { base }) };
+        let mut position = index.position(at.from).0;
+        loop {
+            if position >= bytes {
+                if next >= below {
+                    return done(ReadResult::Ready(slices));
+                }
+                let Some(following) = self.segment_of(next) else { return done(ReadResult::Ready(slices)) };
+                (base, next, bytes) = following;
+                position = 0;
+                if bytes == 0 {
+                    return done(ReadResult::Ready(slices));
+                }
+                continue;
+            }
+            let Some(stretch) = self.in_memory(base, position) else {
+                // Fewer bytes than asked are legal, none are not.
+                if !slices.parts.is_empty() {
+                    return done(ReadResult::Ready(slices));
+                }
+                let bytes = at.bytes_max.max(HEADER_BYTES as u32);
+                return Outcome::Need(Need::Bytes { base, from: position, bytes });
+            };
+            let begin = position - stretch.first;
+            match take_batches(&stretch.data, begin as usize, at, below, &mut slices) {
+                Ok(true) => position = stretch.first + stretch.data.len() as u32,
+                Ok(false) => return done(ReadResult::Ready(slices)),
+                Err(at) => {
+                    let position = Position(stretch.first + at as u32);
+                    return done(ReadResult::Failed(ReadError::Rot { segment: base, position }));
+                }
+            }
+        }
+    }
+}
+
+/// Takes whole batches of `data` from `at` on; false when no more are wanted.
+fn take_batches(data: &Buf, mut at: usize, ask: &ReadAt, below: Offset, slices: &mut Slices) -> Result<bool, usize> {
+    let mut from = None;
+    let mut more = true;
+    while at < data.len() {
+        let header = BatchHeader::parse(&data[at..]).map_err(|_| at)?;
+        let bytes = header.info.bytes as usize;
+        if at + bytes > data.len() {
+            return Err(at);
+        }
+        if header.next() <= ask.from {
+            at += bytes;
+            continue;
+        }
+        let first = slices.bytes == 0 && ask.at_least_one;
+        let fits = slices.bytes as usize + bytes <= ask.bytes_max as usize;
+        if header.next() > below || !(fits || first) {
+            more = false;
+            break;
+        }
+        from.get_or_insert(at);
+        at += bytes;
+        slices.bytes += bytes as u32;
+        slices.next = header.next();
+    }
+    if let Some(from) = from {
+        slices.parts.push(data.slice(from..at));
+    }
+    Ok(more)
+}
+
+impl Store {
+    /// Whole batches from the one that holds `at.from` on. Those of one batch are always in one part; a part holds many.
+    pub fn read(&mut self, _now: Now, _pool: &mut Pool, at: ReadAt) -> ReadResult {
+        match self.ask(at.log, Ask::Read(at)) {
+            Ok(What::Read(result)) => result,
+            Ok(What::Find(_)) => ReadResult::Failed(ReadError::Removed),
+            Err(Some(token)) => ReadResult::Pending(token),
+            Err(None) => ReadResult::Memory(Refused { account: Account::Cache, wanted: at.bytes_max as usize, left: 0 }),
+        }
+    }
+
+    /// Answers, or names the token under which the answer will come; none when too many wait already.
+    pub(crate) fn ask(&mut self, id: LogId, mut ask: Ask) -> Result<What, Option<ReadToken>> {
+        match self.ask_step(id, &mut ask) {
+            Outcome::Done(what) => Ok(what),
+            Outcome::Need(need) => {
+                let most = self.config.limits.reads_inflight_max as usize * WAITING_PER_INFLIGHT;
+                if self.reads.pending.len() >= most {
+                    return Err(None);
+                }
+                self.reads.next += 1;
+                let token = ReadToken(self.reads.next);
+                self.reads.pending.insert(token, Pending { log: id, ask, need, steps: 0, position: 0 });
+                self.reads.waiting.push_back(token);
+                Err(Some(token))
+            }
+        }
+    }
+
+    fn ask_step(&self, id: LogId, ask: &mut Ask) -> Outcome {
+        let log = self.log(id).filter(|log| !matches!(log.phase, crate::log::Phase::Recovering(_)));
+        match (log, ask) {
+            (None, Ask::Read(_)) => Outcome::Done(What::Read(ReadResult::Failed(ReadError::Removed))),
+            (None, Ask::Find(_)) => Outcome::Done(What::Find(FindResult::Failed(ReadError::Removed))),
+            (Some(log), Ask::Read(at)) => log.read(at),
+            (Some(log), Ask::Find(find)) => log.find(find, self.config.limits.frame_bytes_max as usize),
+        }
+    }
+
+    /// A reply that is no longer wanted frees its reads.
+    pub fn cancel(&mut self, token: ReadToken) {
+        self.reads.pending.remove(&token);
+        self.reads.waiting.retain(|waiting| *waiting != token);
+    }
+
+    /// Takes reads off the queue, as many as may be in flight.
+    pub(crate) fn start_reads(&mut self, now: Now, pool: &mut Pool) {
+        let mut left = self.reads.waiting.len();
+        while self.reads.inflight < self.config.limits.reads_inflight_max && left > 0 {
+            left -= 1;
+            let Some(token) = self.reads.waiting.pop_front() else { break };
+            self.start_read(now, pool, token);
+        }
+    }
+
+    fn start_read(&mut self, now: Now, pool: &mut Pool, token: ReadToken) {
+        let Some(pending) = self.reads.pending.get(&token) else { return };
+        let (id, need) = (pending.log, pending.need);
+        match need {
+            Need::Index { base } => self.load_index(id, base, Some(token)),
+            Need::Bytes { base, from, bytes } => {
+                let Some((file, to)) = self.readable(id, base, from, bytes) else {
+                    // The segment went, or came into memory, meanwhile.
+                    return self.read_again(now, pool, token);
+                };
+                let block = self.block;
+                let begin = from / block * block;
+                let bytes = to - begin;
+                if pool.left(Account::Cache) < bytes as usize {
+                    self.evict_bytes(pool, bytes as usize);
+                }
+                match pool.take(Account::Cache, bytes as usize) {
+                    Ok(into) => {
+                        let read = DiskKind::Read { file, position: u64::from(begin), bytes, into };
+                        self.operate(DiskClass::Read, read, Doing::Read(token));
+                        self.reads.inflight += 1;
+                        if let Some(pending) = self.reads.pending.get_mut(&token) {
+                            pending.position = begin;
+                        }
+                    }
+                    Err(refused) => self.answer_refused(token, refused),
+                }
+            }
+        }
+    }
+
+    fn answer_refused(&mut self, token: ReadToken, refused: Refused) {
+        let Some(pending) = self.reads.pending.remove(&token) else { return };
+        let what = match pending.ask {
+            Ask::Read(_) => What::Read(ReadResult::Memory(refused)),
+            Ask::Find(_) => What::Find(FindResult::Memory(refused)),
+        };
+        self.answer(pending.log, token, what);
+    }
+
+    fn answer(&mut self, log: LogId, token: ReadToken, what: What) {
+        self.events.push(match what {
+            What::Read(result) => StoreEvent::Read { log, token, result },
+            What::Find(result) => StoreEvent::Found { log, token, result },
+        });
+    }
+
+    /// The file, and where to stop reading (at a block's end), for the batches from `from` on. None when there is nothing to read.
+    fn readable(&mut self, id: LogId, base: Offset, from: u32, bytes: u32) -> Option<(FileId, u32)> {
+        let (dir, block) = (self.config.dir, self.block);
+        let log = self.log(id)?;
+        let (file, limit) = match log.segment(base) {
+            Some(segment) => (segment.file_id(), segment.memory_from().min(segment.written_to)),
+            None => log.sealed.get(&base).map(|segment| (segment.file, segment.bytes))?,
+        };
+        if from >= limit || log.in_memory(base, from).is_some() {
+            return None;
+        }
+        let cached = log.cache.range((base, from + 1)..=(base, u32::MAX)).next().map(|((_, first), _)| *first);
+        let limit = cached.map_or(limit, |first| first.min(limit));
+        let most = self.config.limits.gather_bytes_max.saturating_mul(4);
+        // A first batch comes whole, however long.
+        let wanted = bytes.min(most).max(if bytes > most && self.longer(id, base, from) { bytes } else { 0 });
+        let to = from.saturating_add(wanted).min(limit).next_multiple_of(block);
+        let file = match file {
+            Some(file) => file,
+            None => {
+                let path = format!("{}/{}", log.dir_name()?, file_name(base, "log"));
+                let file = self.file();
+                self.operate(DiskClass::Read, DiskKind::Open { dir, file, path, create: false }, Doing::Ignored);
+                self.log_mut(id)?.sealed.get_mut(&base)?.file = Some(file);
+                file
+            }
+        };
+        Some((file, to))
+    }
+
+    fn longer(&self, _id: LogId, _base: Offset, _from: u32) -> bool {
+        true
+    }
+
+    pub(crate) fn read_done(
+        &mut self,
+        now: Now,
+        pool: &mut Pool,
+        token: ReadToken,
+        result: Result<DiskOk, DiskError>,
+    ) {
+        self.reads.inflight -= 1;
+        let Some(pending) = self.reads.pending.get(&token) else { return };
+        let (id, need, begin) = (pending.log, pending.need, pending.position);
+        let Need::Bytes { base, from, .. } = need else { return };
+        let here = self.log(id).is_some_and(|log| log.segment(base).is_some() || log.sealed.contains_key(&base));
+        let read = match result {
+            Ok(DiskOk::Read(read)) => read,
+            // Retention took the segment meanwhile: the log's start says so.
+            _ if !here => return self.read_again(now, pool, token),
+            Err(error) => return self.read_failed(token, ReadError::Disk(error)),
+            Ok(_) => return self.read_again(now, pool, token),
+        };
+        match self.believe(id, base, from, begin, read) {
+            Ok((data, wanted)) => {
+                if data.is_empty() {
+                    // The first batch is longer than what was read.
+                    if let Some(pending) = self.reads.pending.get_mut(&token) {
+                        pending.steps += 1;
+                        pending.need = Need::Bytes { base, from, bytes: wanted };
+                        self.reads.waiting.push_front(token);
+                    }
+                    return;
+                }
+                self.cache_insert(pool, id, base, from, data);
+                self.read_again(now, pool, token);
+            }
+            Err(_) if !here => self.read_again(now, pool, token),
+            Err(error) => self.read_failed(token, error),
+        }
+    }
+
+    /// The whole batches of what was read, each checked; or how many bytes the first one has.
+    fn believe(&mut self, id: LogId, base: Offset, from: u32, begin: u32, read: BufMut) -> Result<(Buf, u32), ReadError> {
+        let rot = |at: usize| ReadError::Rot { segment: base, position: Position(begin + at as u32) };
+        let Some(log) = self.log_mut(id) else { return Err(ReadError::Removed) };
+        let interval = log.config.index_interval_bytes;
+        let limit = match log.segment(base) {
+            Some(segment) => segment.memory_from(),
+            None => log.sealed.get(&base).map_or(0, |segment| segment.bytes),
+        };
+        let whole = (limit - begin).min(read.len() as u32) as usize;
+        let data = read.freeze();
+        let first = (from - begin) as usize;
+        let mut at = first;
+        let mut next: Option<Offset> = None;
+        let mut batches = Vec::new();
+        while at + HEADER_BYTES <= whole {
+            let header = BatchHeader::parse(&data[at..whole]).map_err(|_| rot(at))?;
+            let bytes = header.info.bytes as usize;
+            if next.is_some_and(|next| next != header.base) || begin as usize + at + bytes > limit as usize {
+                return Err(rot(at));
+            }
+            if at + bytes > whole {
+                break;
+            }
+            if !crc_ok(&data[at..at + bytes]) {
+                return Err(rot(at));
+            }
+            batches.push((header, begin + at as u32));
+            next = Some(header.next());
+            at += bytes;
+        }
+        if at > first {
+            build_index(log, base, &batches, interval);
+            return Ok((data.slice(first..at), 0));
+        }
+        if whole < first + HEADER_BYTES {
+            // Not even a header: the file is shorter than the segment, or the read was.
+            return if begin as usize + whole < limit as usize { Ok((Buf::default(), HEADER_BYTES as u32 * 2)) } else { Err(rot(at)) };
+        }
+        let header = BatchHeader::parse(&data[at..whole]).map_err(|_| rot(at))?;
+        Ok((Buf::default(), header.info.bytes))
+    }
+
+    fn read_again(&mut self, _now: Now, _pool: &mut Pool, token: ReadToken) {
+        let Some(mut pending) = self.reads.pending.remove(&token) else { return };
+        pending.steps += 1;
+        let id = pending.log;
+        match self.ask_step(id, &mut pending.ask) {
+            Outcome::Done(what) => self.answer(id, token, what),
+            Outcome::Need(need) => {
+                pending.need = need;
+                let over = pending.steps > STEPS_MAX;
+                self.reads.pending.insert(token, pending);
+                if over {
+                    return self.answer_refused(token, Refused { account: Account::Cache, wanted: 0, left: 0 });
+                }
+                self.reads.waiting.push_front(token);
+            }
+        }
+    }
+
+    fn read_failed(&mut self, token: ReadToken, error: ReadError) {
+        let Some(pending) = self.reads.pending.remove(&token) else { return };
+        let what = match pending.ask {
+            Ask::Read(_) => What::Read(ReadResult::Failed(error)),
+            Ask::Find(_) => What::Find(FindResult::Failed(error)),
+        };
+        self.answer(pending.log, token, what);
+    }
+
+    /// Loads a sealed segment's indexes; whoever waits for them goes on then.
+    pub(crate) fn load_index(&mut self, id: LogId, base: Offset, token: Option<ReadToken>) {
+        if !self.reads.loading.insert((id, base)) {
+            // Somebody does already: asked again when the queue comes round.
+            if let Some(token) = token {
+                self.reads.waiting.push_back(token);
+            }
+            return;
+        }
+        let dir_id = self.config.dir;
+        let Some(dir) = self.log(id).and_then(|log| log.dir_name().map(str::to_owned)) else {
+            self.reads.loading.remove(&(id, base));
+            return;
+        };
+        let files = [self.file(), self.file()];
+        let opens = ["index", "timeindex"].iter().zip(files).map(|(extension, file)| DiskKind::Open {
+            dir: dir_id,
+            file,
+            path: format!("{dir}/{}", file_name(base, extension)),
+            create: false,
+        });
+        let steps = vec![Step::lenient(opens.collect())];
+        self.add_jobs(id, 1);
+        self.jobs.add(Job::new(DiskClass::Read, steps, Then::IndexOpened(id, base, files, token)));
+    }
+
+    fn add_jobs(&mut self, id: LogId, count: i32) {
+        if let Some(log) = self.log_any_mut(id) {
+            log.jobs = log.jobs.saturating_add_signed(count);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn index_opened(
+        &mut self,
+        now: Now,
+        pool: &mut Pool,
+        id: LogId,
+        base: Offset,
+        files: [FileId; 2],
+        token: Option<ReadToken>,
+        mut got: BTreeMap<u32, Result<DiskOk, DiskError>>,
+    ) {
+        let sizes = [0, 1].map(|at| match Store::ok(&mut got, at) {
+            Some(DiskOk::Opened { bytes }) => Some(bytes),
+            _ => None,
+        });
+        let mut reads = Vec::new();
+        let block = u64::from(self.block);
+        for (file, bytes) in files.iter().zip(sizes) {
+            let Some(bytes) = bytes.filter(|bytes| *bytes > 0 && *bytes < 1 << 30) else { continue };
+            let whole = bytes.next_multiple_of(block);
+            let into = pool.take(Account::Background, whole as usize).or_else(|_| pool.take(Account::Cache, whole as usize));
+            let Ok(into) = into else { continue };
+            reads.push(DiskKind::Read { file: *file, position: 0, bytes: whole as u32, into });
+        }
+        let closes = files.iter().map(|file| DiskKind::Close { file: *file }).collect();
+        // Numbered behind the two opens; an empty index is not read.
+        let bytes = sizes.map(|bytes| bytes.unwrap_or(u64::MAX));
+        let steps = vec![Step::lenient(reads), Step::lenient(closes)];
+        self.jobs.add(Job::new(DiskClass::Read, steps, Then::IndexRead(id, base, bytes, token)));
+        self.start_jobs(now, pool);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn index_read(
+        &mut self,
+        now: Now,
+        pool: &mut Pool,
+        id: LogId,
+        base: Offset,
+        bytes: [u64; 2],
+        token: Option<ReadToken>,
+        mut got: BTreeMap<u32, Result<DiskOk, DiskError>>,
+    ) {
+        self.reads.loading.remove(&(id, base));
+        self.add_jobs(id, -1);
+        let mut content = [Vec::new(), Vec::new()];
+        let mut number = 0;
+        let mut good = bytes.iter().all(|bytes| *bytes != u64::MAX);
+        for (content, bytes) in content.iter_mut().zip(bytes) {
+            if bytes == 0 || bytes == u64::MAX {
+                continue;
+            }
+            match Store::ok(&mut got, number) {
+                Some(DiskOk::Read(read)) if read.len() as u64 >= bytes => content.extend(&read[..bytes as usize]),
+                _ => good = false,
+            }
+            number += 1;
+        }
+        if let Some(segment) = self.log_mut(id).and_then(|log| log.sealed.get_mut(&base)) {
+            let offsets = OffsetIndex::decode(base, segment.bytes, &content[0]);
+            let times = TimeIndex::decode(base, segment.next, &content[1]);
+            match (offsets, times) {
+                (Ok(offsets), Ok(times)) if good => {
+                    let index = SegmentIndex::resume(offsets, times, u32::MAX);
+                    segment.max_timestamp = Some(index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
+                    segment.index = Some(index);
+                }
+                _ => {
+                    // Made anew by reading on from the begin; until then the segment counts as young.
+                    segment.index = Some(SegmentIndex::new(base, i32::MAX as u32));
+                    segment.built_to = Some(0);
+                    segment.max_timestamp.get_or_insert(WallMs(i64::MAX));
+                }
+            }
+            let memory = content.iter().map(Vec::len).sum::<usize>() * 2;
+            self.reads.index_loaded(id, base, memory);
+        }
+        self.bound_indexes(id, base);
+        match token {
+            Some(token) => self.read_again(now, pool, token),
+            None => self.maintenance_soon(now),
+        }
+    }
+
+    /// Drops the oldest loaded indexes past a quarter of the cache's limit; the one just loaded stays.
+    fn bound_indexes(&mut self, id: LogId, base: Offset) {
+        let most = (self.config.limits.memory_bytes[Account::Cache as usize] / 4) as usize;
+        while self.reads.index_bytes > most && self.reads.indexes.len() > 1 {
+            let Some((log, of, bytes)) = self.reads.indexes.pop_front() else { break };
+            if (log, of) == (id, base) {
+                self.reads.indexes.push_back((log, of, bytes));
+                continue;
+            }
+            self.reads.index_bytes -= bytes;
+            if let Some(segment) = self.log_mut(log).and_then(|log| log.sealed.get_mut(&of)) {
+                segment.index = None;
+                segment.built_to = None;
+            }
+        }
+    }
+}
+
+/// Goes on with an index that is made anew, when these batches are the next it lacks.
+fn build_index(log: &mut Log, base: Offset, batches: &[(BatchHeader, u32)], interval: u32) {
+    let Some(segment) = log.sealed.get_mut(&base) else { return };
+    let (Some(built), Some(index)) = (&mut segment.built_to, &mut segment.index) else { return };
+    for (header, position) in batches {
+        if *position != *built {
+            continue;
+        }
+        let batch = IndexedBatch {
+            last: header.last(),
+            position: Position(*position),
+            bytes: header.info.bytes,
+            max_timestamp: header.info.max_timestamp,
+        };
+        index.push(batch, interval);
+        *built += header.info.bytes;
+    }
+}

@@ -1,0 +1,204 @@
+//! A segment while it takes batches or is not sealed yet, and afterwards.
+
+use std::collections::VecDeque;
+
+use ringmain_batch::{BatchHeader, HEADER_BYTES};
+use ringmain_buffer::{Buf, Pool, Refused};
+use ringmain_disk::FileId;
+use ringmain_types::*;
+
+use crate::chunk::Chunk;
+use crate::index::{IndexedBatch, SegmentIndex};
+
+/// Whether an open segment has its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentFile {
+    None,
+    /// Being made; its name is not durable yet.
+    Making,
+    Ready(FileId),
+}
+
+/// What a roll keeps for the seal.
+#[derive(Debug)]
+pub(crate) struct Rolled {
+    /// `<next base>.snapshot`, as it stood at the roll.
+    pub snapshot: Vec<u8>,
+    pub sealing: bool,
+}
+
+/// ```text
+/// file:    [ written | in flight |               ]
+/// journal:                       [ inline ]
+/// memory:       [ chunks ...                    ]
+///          0    ^memory_from     ^writing_to    ^end
+/// ```
+/// `written_to` <= `writing_to` <= `end`, the first two at block boundaries. Chunks hold the batch that straddles `written_to`
+/// whole, so that a read from the file never needs memory to complete a batch.
+#[derive(Debug)]
+pub(crate) struct OpenSegment {
+    pub base: Offset,
+    pub next: Offset,
+    pub end: u32,
+    /// Whole blocks in the file, durable and declared.
+    pub written_to: u32,
+    /// With those of the group in flight.
+    pub writing_to: u32,
+    /// Up to here groups say what the segment holds, the one in flight included.
+    pub declared_to: u32,
+    /// Over the headers of the batches behind `declared_to`.
+    pub headers_crc: u32,
+    pub chunks: VecDeque<Chunk>,
+    pub index: SegmentIndex,
+    pub file: SegmentFile,
+    /// Bytes of the file that space is reserved for.
+    pub allocated: u32,
+    pub allocating: bool,
+    /// What the next reservation adds.
+    pub allocate_step: u32,
+    /// Of the first batch, else of its making: `segment.ms` counts from here.
+    pub first_timestamp: Option<WallMs>,
+    pub created: WallMs,
+    /// A group says that this segment exists.
+    pub roll_declared: bool,
+    /// No more batches come.
+    pub rolled: Option<Rolled>,
+}
+
+impl OpenSegment {
+    pub fn new(base: Offset, index_bytes: u32, created: WallMs) -> OpenSegment {
+        OpenSegment {
+            base,
+            next: base,
+            end: 0,
+            written_to: 0,
+            writing_to: 0,
+            declared_to: 0,
+            headers_crc: 0,
+            chunks: VecDeque::new(),
+            index: SegmentIndex::new(base, index_bytes),
+            file: SegmentFile::None,
+            allocated: 0,
+            allocating: false,
+            allocate_step: 0,
+            first_timestamp: None,
+            created,
+            roll_declared: false,
+            rolled: None,
+        }
+    }
+
+    /// A chunk for a batch of `bytes` more, sized `size_hint` when that is larger. `Refused` leaves all as it was.
+    pub fn make_room(&mut self, pool: &mut Pool, bytes: usize, size_hint: usize, block: u32) -> Result<(), Refused> {
+        if self.chunks.back().is_some_and(|chunk| chunk.spare() >= bytes) {
+            return Ok(());
+        }
+        let position = self.end / block * block;
+        let repeated = self.bytes(position, self.end);
+        let data = pool.take(Account::Tail, (repeated.len() + bytes).max(size_hint))?;
+        self.chunks.push_back(Chunk::new(position, &repeated, data));
+        Ok(())
+    }
+
+    /// Behind `make_room`. `stamp` sets what the log decides in the header.
+    pub fn push(&mut self, batch: &[u8], header: &BatchHeader, interval: u32, stamp: impl FnOnce(&mut [u8])) {
+        let position = self.end;
+        let Some(chunk) = self.chunks.back_mut() else { unreachable!("make_room made one") };
+        chunk.push(batch, stamp);
+        self.end += batch.len() as u32;
+        let stamped = chunk.slice(position, position + HEADER_BYTES as u32);
+        self.headers_crc = crc32c::crc32c_append(self.headers_crc, &stamped);
+        self.note(header, position, interval);
+    }
+
+    /// Counts a batch that stands at `position`.
+    pub fn note(&mut self, header: &BatchHeader, position: u32, interval: u32) {
+        let max_timestamp = header.info.max_timestamp;
+        self.first_timestamp.get_or_insert(max_timestamp);
+        self.next = header.next();
+        let batch = IndexedBatch {
+            last: header.last(),
+            position: Position(position),
+            bytes: header.info.bytes,
+            max_timestamp,
+        };
+        self.index.push(batch, interval);
+    }
+
+    /// From here on the segment is in memory: the beginning of a batch, or the end.
+    pub fn memory_from(&self) -> u32 {
+        self.chunks.front().map_or(self.end, Chunk::first)
+    }
+
+    /// Bytes `from..to`, which must be in the chunks (what they repeat included), one part a chunk.
+    pub fn parts(&self, from: u32, to: u32) -> Vec<Buf> {
+        let mut parts = Vec::new();
+        let mut at = from;
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            // The next chunk repeats what lies behind its position.
+            let until = self.chunks.get(number + 1).map_or(chunk.end(), Chunk::position).min(to);
+            if chunk.position() <= at && at < until {
+                parts.push(chunk.slice(at, until));
+                at = until;
+            }
+        }
+        assert!(at == to || from == to);
+        parts
+    }
+
+    /// As `parts`, put together.
+    pub fn bytes(&self, from: u32, to: u32) -> Vec<u8> {
+        self.parts(from, to).concat()
+    }
+
+    /// Chunks that the file has whole, oldest first.
+    pub fn written_chunks(&mut self) -> Vec<Chunk> {
+        let mut written = Vec::new();
+        while self.chunks.len() > 1 && self.chunks[0].end() <= self.written_to {
+            written.extend(self.chunks.pop_front());
+        }
+        written
+    }
+
+    pub fn file_id(&self) -> Option<FileId> {
+        match self.file {
+            SegmentFile::Ready(file) => Some(file),
+            SegmentFile::None | SegmentFile::Making => None,
+        }
+    }
+
+    /// Bytes that no group has told of yet.
+    pub fn undeclared(&self) -> u32 {
+        self.end - self.declared_to
+    }
+}
+
+/// A segment whose file is complete, of exact length, and flushed.
+#[derive(Debug)]
+pub(crate) struct SealedSegment {
+    pub base: Offset,
+    /// The next segment's base.
+    pub next: Offset,
+    pub bytes: u32,
+    pub file: Option<FileId>,
+    /// `None`: not read yet.
+    pub max_timestamp: Option<WallMs>,
+    /// Loaded indexes; the store keeps a bounded number of bytes of them.
+    pub index: Option<SegmentIndex>,
+    /// The index's files were no good: it is made anew by whoever reads the segment, and reaches up to here.
+    pub built_to: Option<u32>,
+}
+
+/// `<20 digits>.log` and so on.
+pub(crate) fn file_name(base: Offset, extension: &str) -> String {
+    format!("{:020}.{extension}", base.0)
+}
+
+/// The base offset and extension of a file of a log's directory.
+pub(crate) fn parse_file_name(name: &str) -> Option<(Offset, &str)> {
+    let (digits, extension) = name.split_once('.')?;
+    if digits.len() != 20 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some((Offset(digits.parse().ok()?), extension))
+}

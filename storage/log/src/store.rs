@@ -1,0 +1,432 @@
+//! The store: its logs by slot, what each operation in flight means, and the calls of the public interface.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringmain_batch::CheckedBatches;
+use ringmain_buffer::{Pool, Refused};
+use ringmain_disk::{DiskClass, DiskDone, DiskError, DiskKind, DiskOk, DiskOp, DiskToken, FileId};
+use ringmain_types::*;
+
+use crate::cache::Cache;
+use crate::commit::{Flight, due_at};
+use crate::entry::LogState;
+use crate::jobs::{Job, Jobs, Started, Then};
+use crate::journal::{Journal, Needs};
+use crate::log::{Dir, Log, Phase, Shared};
+use crate::maintenance::Maintenance;
+use crate::opening::{Opening, Resume};
+use crate::read::Reads;
+use crate::recover::Recovering;
+use crate::{AppendAs, AppendError, Appended, LogConfig, ProducerView, StoreConfig, StoreEvent};
+
+/// What an operation's completion belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Doing {
+    Commit,
+    Job(u64, u32),
+    Read(crate::ReadToken),
+    Opening,
+    Ignored,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    pub generation: u32,
+    pub log: Option<Box<Log>>,
+}
+
+/// Owns: journal, logs, segments, indexes, tail cache, disk scheduling. Recovery is its first state, fed by the same `done`.
+pub struct Store {
+    pub(crate) config: StoreConfig,
+    pub(crate) block: u32,
+    pub(crate) opening: Option<Box<Opening>>,
+    pub(crate) resume: Option<Resume>,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Logs with something for the next group.
+    pub(crate) dirty: BTreeSet<u32>,
+    /// Where the next group begins to look.
+    pub(crate) commit_from: u32,
+    /// Logs whose files are to be looked after: made, extended, sealed.
+    pub(crate) settle: BTreeSet<u32>,
+    /// As `settle`, from the next turn on: for want of memory.
+    pub(crate) settle_later: BTreeSet<u32>,
+    /// Logs that wait for space on the device.
+    pub(crate) full: BTreeSet<(Instant, u32)>,
+    /// What a seal left in memory: it is cache from now on.
+    pub(crate) cache_later: Vec<(LogId, Offset, u32, ringmain_buffer::Buf)>,
+    /// Logs whose files a clean stop has still to finish.
+    pub(crate) to_close: BTreeSet<u32>,
+    pub(crate) maintenance: Maintenance,
+    /// Logs that the journal knows and nobody opened yet, and the group where that begins.
+    pub(crate) unopened: BTreeMap<Partition, (LogState, u64)>,
+    /// Directories being removed, and the group that said so.
+    pub(crate) removing: BTreeMap<String, u64>,
+    /// Emptied ones that the next group tells of.
+    pub(crate) gone: Vec<String>,
+    /// Whose removal a directory is.
+    pub(crate) removals: BTreeMap<String, LogId>,
+    pub(crate) flight: Option<Flight>,
+    pub(crate) jobs: Jobs,
+    pub(crate) reads: Reads,
+    pub(crate) cache: Cache,
+    doing: BTreeMap<DiskToken, Doing>,
+    queue: Vec<DiskOp>,
+    pub(crate) events: Vec<StoreEvent>,
+    /// Logs whose recovery waits for memory, or to begin.
+    pub(crate) stalled: BTreeSet<u32>,
+    pub(crate) fenced: Option<DiskError>,
+    pub(crate) closing: bool,
+    pub(crate) closed: bool,
+    next_token: u64,
+    next_file: u64,
+}
+
+impl Store {
+    pub(crate) fn empty(config: StoreConfig) -> Store {
+        config.limits.check();
+        Store {
+            block: config.limits.block_bytes,
+            cache: Cache::default(),
+            config,
+            opening: None,
+            resume: None,
+            journal: None,
+            slots: Vec::new(),
+            free: Vec::new(),
+            dirty: BTreeSet::new(),
+            commit_from: 0,
+            settle: BTreeSet::new(),
+            settle_later: BTreeSet::new(),
+            to_close: BTreeSet::new(),
+            maintenance: Maintenance::default(),
+            full: BTreeSet::new(),
+            cache_later: Vec::new(),
+            unopened: BTreeMap::new(),
+            removing: BTreeMap::new(),
+            gone: Vec::new(),
+            removals: BTreeMap::new(),
+            flight: None,
+            jobs: Jobs::default(),
+            reads: Reads::default(),
+            doing: BTreeMap::new(),
+            queue: Vec::new(),
+            events: Vec::new(),
+            stalled: BTreeSet::new(),
+            fenced: None,
+            closing: false,
+            closed: false,
+            next_token: 1,
+            next_file: 1,
+        }
+    }
+
+    /// Opens an existing log or makes a new one; the journal knows which. `name` is its directory (`orders-3`); when that name is
+    /// taken by a topic that is still being removed, the directory gets the topic's id behind it. A log is usable for append, read
+    /// and queries at once when it is new, else from `Recovered` on; `Recovered` comes for both. Only after `Opened`.
+    pub fn create(&mut self, now: Now, partition: Partition, name: &str, config: LogConfig) -> LogId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let id = LogId { slot, generation: self.slots[slot as usize].generation };
+        let mut log = Box::new(Log::new(id, partition, name, config, &self.config.limits, now));
+        match self.unopened.remove(&partition) {
+            Some((state, since)) => {
+                if let Some(ring) = &mut self.journal {
+                    ring.release(since, Needs::Unopened(partition));
+                    ring.need(since, Needs::Log(slot));
+                }
+                log.since = Some(since);
+                log.pending.state = false;
+                log.start = state.start;
+                log.started = state.start;
+                log.dir = state.dir.clone().map_or(Dir::None, Dir::Ready);
+                log.phase = Phase::Recovering(Box::new(Recovering::new(state)));
+                self.stalled.insert(slot);
+            }
+            None => {
+                let report = Default::default();
+                self.events.push(StoreEvent::Recovered { log: id, partition, report });
+            }
+        }
+        self.slots[slot as usize].log = Some(log);
+        id
+    }
+
+    pub fn configure(&mut self, _now: Now, id: LogId, config: LogConfig) {
+        if let Some(log) = self.log_mut(id) {
+            log.config = config;
+        }
+    }
+
+    /// The log is gone at once for every call; `Removed` follows when its files are.
+    pub fn remove(&mut self, _now: Now, id: LogId) {
+        let Some(log) = self.log_mut(id) else { return };
+        log.phase = Phase::Removing;
+        log.cache.clear();
+        self.dirty.insert(id.slot);
+        self.reads.removed(id, &mut self.events);
+    }
+
+    pub fn recovering(&self, id: LogId) -> bool {
+        self.log(id).is_some_and(|log| matches!(log.phase, Phase::Recovering(_)))
+    }
+
+    /// Copies the batches behind the tail, stamped. Not durable, not visible: both come as events. Of several batches (a
+    /// follower's) the first ones may be taken and the rest not: `next` tells.
+    pub fn append(
+        &mut self,
+        now: Now,
+        pool: &mut Pool,
+        id: LogId,
+        batches: &CheckedBatches,
+        how: AppendAs,
+    ) -> Result<Appended, AppendError> {
+        if self.fenced.is_some() || self.closing {
+            return Err(AppendError::Fenced);
+        }
+        let crowded = self.journal.as_ref().is_none_or(|ring| ring.used() > ring.ring_bytes / 8 * 6);
+        let limits = &self.config.limits;
+        let (block, segment_bytes_max) = (self.block, limits.segment_bytes_max);
+        let chunk_bytes_max = limits.gather_bytes_max.saturating_mul(4).min(1 << 20);
+        let trickle = limits.trickle_bytes_max;
+        let slot = id.slot;
+        let Some(log) = self.log_mut(id) else { return Err(AppendError::Removed) };
+        match log.phase {
+            Phase::Ready => {}
+            Phase::Damaged => return Err(AppendError::Fenced),
+            _ => return Err(AppendError::Removed),
+        }
+        let waiting: u32 = log.open.iter().map(|segment| segment.end - segment.written_to).sum();
+        if log.full_until.is_some() && waiting >= trickle {
+            return Err(AppendError::NoSpace);
+        }
+        if crowded || log.open.len() > OPEN_SEGMENTS_MAX {
+            return Err(AppendError::Memory(Refused { account: Account::Tail, wanted: batches.bytes.len(), left: 0 }));
+        }
+        let mut shared = Shared { now, pool, block, chunk_bytes_max, segment_bytes_max };
+        let appended = log.append(&mut shared, batches, &how);
+        self.dirty.insert(slot);
+        self.settle.insert(slot);
+        appended
+    }
+
+    /// DeleteRecords: `to` is at most the end. `Started` follows once that is durable; at once when the log starts there already.
+    pub fn advance_start(&mut self, _now: Now, id: LogId, to: Offset) -> Result<(), AppendError> {
+        if self.fenced.is_some() {
+            return Err(AppendError::Fenced);
+        }
+        let Some(log) = self.log_mut(id) else { return Err(AppendError::Removed) };
+        let end = log.end();
+        if to > end || !log.ready() {
+            return Err(AppendError::OutOfOrder { end, got: to });
+        }
+        if to <= log.start {
+            let start = log.start;
+            if log.started == start {
+                self.events.push(StoreEvent::Started { log: id, start });
+            }
+            return Ok(());
+        }
+        log.start = to;
+        log.pending.start = true;
+        log.epochs.truncate_start(to);
+        self.dirty.insert(id.slot);
+        Ok(())
+    }
+
+    pub fn start(&self, id: LogId) -> Offset {
+        self.log(id).map_or(Offset(0), |log| log.start)
+    }
+    pub fn end(&self, id: LogId) -> Offset {
+        self.log(id).map_or(Offset(0), |log| log.end())
+    }
+    pub fn flushed(&self, id: LogId) -> Offset {
+        self.log(id).map_or(Offset(0), |log| log.flushed)
+    }
+    /// KIP-101: the largest epoch at most `epoch`, and its end; (-1, -1) when there is none.
+    pub fn epoch_end(&self, id: LogId, epoch: LeaderEpoch) -> (LeaderEpoch, Offset) {
+        self.log(id).map_or((LeaderEpoch(-1), Offset(-1)), |log| log.epochs.epoch_end(epoch, log.end()))
+    }
+    /// The epoch of the record at `offset`; -1 when unknown.
+    pub fn epoch_of(&self, id: LogId, offset: Offset) -> LeaderEpoch {
+        self.log(id).map_or(LeaderEpoch(-1), |log| log.epochs.epoch_of(offset))
+    }
+    /// Of all records from the log's first segment on, whether in files or in the journal.
+    pub fn size_bytes(&self, id: LogId) -> u64 {
+        self.log(id).map_or(0, |log| log.size_bytes())
+    }
+    pub fn producers(&self, id: LogId, out: &mut Vec<ProducerView>) {
+        if let Some(log) = self.log(id) {
+            log.producers.views(out);
+        }
+    }
+    pub fn fenced(&self) -> Option<&DiskError> {
+        self.fenced.as_ref()
+    }
+
+    /// End of a turn: closes the group if the last flush is back and there is news; takes reads off the class queues.
+    pub fn finish_turn(&mut self, now: Now, pool: &mut Pool, out: &mut Vec<DiskOp>) {
+        if self.closed {
+            out.append(&mut self.queue);
+            return;
+        }
+        self.opening_step(now, pool);
+        self.recover_stalled(now, pool);
+        self.settle_logs(now, pool);
+        self.settle.append(&mut self.settle_later);
+        self.commit(now, pool);
+        self.close_step(now, pool);
+        self.start_jobs(now, pool);
+        self.start_reads(now, pool);
+        self.evict(pool);
+        out.append(&mut self.queue);
+    }
+
+    pub fn done(&mut self, now: Now, pool: &mut Pool, done: DiskDone, events: &mut Vec<StoreEvent>) {
+        let Some(doing) = self.doing.remove(&done.token) else { return };
+        match doing {
+            Doing::Commit => self.commit_done(pool, done.token, done.result.map(|_| ())),
+            Doing::Job(job, operation) => {
+                if let Some(started) = self.jobs.done(job, operation, done.result) {
+                    self.job_started(now, pool, started);
+                }
+            }
+            Doing::Read(token) => self.read_done(now, pool, token, done.result),
+            Doing::Ignored => {}
+            Doing::Opening => self.opening_done(now, pool, done.token, done.result),
+        }
+        events.append(&mut self.events);
+    }
+
+    /// Events that came of calls rather than of completions. Drained once a turn.
+    pub fn events(&mut self, events: &mut Vec<StoreEvent>) {
+        events.append(&mut self.events);
+    }
+
+    /// When `finish_turn` should run though nothing happened. None while only a completion can change anything.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.fenced.is_some() || self.closed {
+            return None;
+        }
+        let mut earliest: Option<Instant> = self.maintenance_at();
+        let mut take = |at: Option<Instant>| earliest = earliest.into_iter().chain(at).min();
+        if self.flight.is_none() {
+            for slot in &self.dirty {
+                take(self.slots[*slot as usize].log.as_deref().and_then(due_at));
+            }
+        }
+        take(self.full_at());
+        earliest
+    }
+
+    // What the other files of this crate share.
+
+    pub(crate) fn ring(&self) -> &Journal {
+        self.journal.as_ref().expect("the journal is open")
+    }
+    pub(crate) fn ring_mut(&mut self) -> &mut Journal {
+        self.journal.as_mut().expect("the journal is open")
+    }
+
+    /// A log that was not removed.
+    pub(crate) fn log(&self, id: LogId) -> Option<&Log> {
+        let slot = self.slots.get(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.log.as_deref().filter(|log| !matches!(log.phase, Phase::Removing | Phase::Removed))
+    }
+    pub(crate) fn log_mut(&mut self, id: LogId) -> Option<&mut Log> {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.log.as_deref_mut().filter(|log| !matches!(log.phase, Phase::Removing | Phase::Removed))
+    }
+    /// A log whose completions still matter.
+    pub(crate) fn log_any_mut(&mut self, id: LogId) -> Option<&mut Log> {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.log.as_deref_mut()
+    }
+
+    /// Nothing of it is left.
+    pub(crate) fn free_slot(&mut self, id: LogId) {
+        let Some(slot) = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation) else {
+            return;
+        };
+        slot.generation += 1;
+        slot.log = None;
+        for set in [&mut self.dirty, &mut self.settle, &mut self.settle_later, &mut self.stalled, &mut self.to_close] {
+            set.remove(&id.slot);
+        }
+        self.free.push(id.slot);
+    }
+
+    pub(crate) fn file(&mut self) -> FileId {
+        self.next_file += 1;
+        FileId(self.next_file)
+    }
+
+    /// Queues an operation.
+    pub(crate) fn operate(&mut self, class: DiskClass, kind: DiskKind, doing: Doing) -> DiskToken {
+        self.next_token += 1;
+        let token = DiskToken(self.next_token);
+        self.doing.insert(token, doing);
+        self.queue.push(DiskOp { token, class, kind });
+        token
+    }
+
+    pub(crate) fn take_queue(&mut self, out: &mut Vec<DiskOp>) {
+        out.append(&mut self.queue);
+    }
+
+    pub(crate) fn fence(&mut self, error: DiskError) {
+        if self.fenced.is_none() {
+            self.fenced = Some(error.clone());
+            self.events.push(StoreEvent::Fenced { dir: self.config.dir, error });
+        }
+    }
+
+    pub(crate) fn start_jobs(&mut self, now: Now, pool: &mut Pool) {
+        while let Some(started) = self.jobs.start() {
+            self.job_started(now, pool, started);
+        }
+    }
+
+    fn job_started(&mut self, now: Now, pool: &mut Pool, started: Started) {
+        match started {
+            Started::Operations(number, class, kinds) => {
+                for (operation, kind) in kinds {
+                    self.operate(class, kind, Doing::Job(number, operation));
+                }
+            }
+            Started::Finished(job) => self.job_finished(now, pool, job),
+        }
+    }
+
+    fn job_finished(&mut self, now: Now, pool: &mut Pool, job: Job) {
+        let Job { then, error, got, .. } = job;
+        match then {
+            Then::Nothing => {}
+            Then::DirListed(id) => self.dir_listed(id, got),
+            Then::DirMade(id, name) => self.dir_made(now, id, name, error),
+            Then::FileMade(id, base, file) => self.file_made(now, id, base, file, error),
+            Then::Allocated(id, base, to) => self.allocated(now, id, base, to, error),
+            Then::Sealed(id, base, file, bytes) => self.sealed(now, id, base, file, bytes, error),
+            Then::Settled(id) => self.log_closed(id, error),
+            Then::RecoverListed(id) => self.recover_listed(now, pool, id, error, got),
+            Then::RecoverOpened(id) => self.recover_opened(now, pool, id, error, got),
+            Then::RecoverRead(id) => self.recover_read(now, pool, id, error, got),
+            Then::RemoveListed(id, dir) => self.remove_listed(id, dir, got),
+            Then::RemoveEmptied(id, dir) => self.remove_emptied(id, dir),
+            Then::RemoveDone(id) => self.remove_done(id),
+            Then::IndexOpened(id, base, files, token) => self.index_opened(now, pool, id, base, files, token, got),
+            Then::IndexRead(id, base, bytes, token) => self.index_read(now, pool, id, base, bytes, token, got),
+            Then::FilesRemoved(_) => {}
+        }
+    }
+
+    pub(crate) fn ok(got: &mut BTreeMap<u32, Result<DiskOk, DiskError>>, operation: u32) -> Option<DiskOk> {
+        got.remove(&operation).and_then(Result::ok)
+    }
+}
+
+/// Segments of one log that are not sealed yet: past it appends wait.
+const OPEN_SEGMENTS_MAX: usize = 4;
