@@ -42,12 +42,6 @@ impl Chunk {
     pub fn spare(&self) -> usize {
         self.data.spare()
     }
-    pub fn block_bytes(&self) -> usize {
-        self.data.block_bytes()
-    }
-    pub fn data(&self) -> &BufMut {
-        &self.data
-    }
 
     /// Appends a batch and lets `stamp` change it before it is frozen. There must be room.
     pub fn push(&mut self, batch: &[u8], stamp: impl FnOnce(&mut [u8])) {

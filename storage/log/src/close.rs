@@ -7,7 +7,7 @@ use ringmain_types::*;
 use crate::files::rest_writes;
 use crate::jobs::{Job, Step, Then};
 use crate::log::Log;
-use crate::segment::{OpenSegment, file_name};
+use crate::segment::file_name;
 use crate::store::Store;
 use crate::{LogState, StoreEvent};
 
@@ -71,7 +71,8 @@ impl Store {
         if log.since.is_none() || (active.end == 0 && log.sealed.is_empty()) {
             return true;
         }
-        let (Some(dir), true) = (log.dir_name().map(str::to_owned), active.end == 0 || active.file_id().is_some()) else {
+        let (Some(dir), true) = (log.dir_name().map(str::to_owned), active.end == 0 || active.file_id().is_some())
+        else {
             return log.full_until.is_some();
         };
         let (base, file) = (active.base, active.file_id());
@@ -127,9 +128,4 @@ impl Log {
             _ => None,
         }
     }
-}
-
-/// A segment's bytes that are only in memory and the journal.
-pub(crate) fn unwritten(segment: &OpenSegment) -> u32 {
-    segment.end - segment.written_to
 }

@@ -321,7 +321,11 @@ impl Store {
         let data = self.group_buffer(pool, &draft.bytes);
         let mut left = BTreeSet::new();
         let mut files = vec![file];
-        left.insert(self.operate(DiskClass::Commit, DiskKind::Write { file, position, data: vec![data] }, Doing::Commit));
+        left.insert(self.operate(
+            DiskClass::Commit,
+            DiskKind::Write { file, position, data: vec![data] },
+            Doing::Commit,
+        ));
         for (file, position, data) in draft.writes {
             if !files.contains(&file) {
                 files.push(file);

@@ -203,7 +203,9 @@ impl Store {
             let Some(file) = segment.file_id() else { continue };
             let rolled = segment.rolled.is_some();
             let must = if rolled { segment.end.next_multiple_of(block) } else { segment.end / block * block };
-            let ahead = !rolled && segment.written_to > 0 && segment.allocated - segment.end.min(segment.allocated) < segment.allocate_step / 4;
+            let ahead = !rolled
+                && segment.written_to > 0
+                && segment.allocated - segment.end.min(segment.allocated) < segment.allocate_step / 4;
             if segment.allocated >= must && !ahead {
                 continue;
             }
@@ -360,7 +362,8 @@ impl Store {
         }
         let Some(log) = self.log_any_mut(id) else { return };
         let index = Some(segment.index);
-        log.sealed.insert(base, SealedSegment { base, next, bytes, file: Some(file), max_timestamp, index, built_to: None });
+        log.sealed
+            .insert(base, SealedSegment { base, next, bytes, file: Some(file), max_timestamp, index, built_to: None });
         self.reads.index_loaded(id, base, index_bytes);
         self.dirty.insert(id.slot);
         self.settle.insert(id.slot);

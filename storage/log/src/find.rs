@@ -56,7 +56,7 @@ impl Log {
                 continue;
             }
             let Some(stretch) = self.in_memory(base, position) else {
-                return Outcome::Need(Need::Bytes { base, from: position, bytes: READ_BYTES });
+                return Outcome::Need(Need::Bytes { base, from: position, bytes: READ_BYTES, whole: false });
             };
             let batch = &stretch.data[(position - stretch.first) as usize..];
             let Ok(header) = BatchHeader::parse(batch) else {

@@ -156,7 +156,8 @@ impl Fold {
             Entry::State { partition, dir, start, sealed, epochs, pieces } => {
                 let before = self.states.remove(&partition);
                 for piece in &pieces {
-                    let segment = before.as_ref().and_then(|state| state.segments.iter().find(|s| s.base == piece.base));
+                    let segment =
+                        before.as_ref().and_then(|state| state.segments.iter().find(|s| s.base == piece.base));
                     self.check(partition, piece, segment.cloned());
                 }
                 let segments = pieces.iter().map(segment_of).collect();
@@ -280,10 +281,5 @@ impl Fold {
 }
 
 fn segment_of(piece: &Piece<'_>) -> SegmentState {
-    SegmentState {
-        base: piece.base,
-        written_to: piece.written_to,
-        inline: piece.inline.to_vec(),
-        next: piece.next,
-    }
+    SegmentState { base: piece.base, written_to: piece.written_to, inline: piece.inline.to_vec(), next: piece.next }
 }

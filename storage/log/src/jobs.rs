@@ -17,7 +17,6 @@ pub(crate) enum Then {
     /// The log directory was listed: under which name can this log's be made?
     DirListed(LogId),
     DirMade(LogId, String),
-    /// Renaming the new directory to the wished name failed: that name is taken after all.
     FileMade(LogId, Offset, FileId),
     Allocated(LogId, Offset, u32),
     Sealed(LogId, Offset, FileId, u32),
@@ -27,9 +26,9 @@ pub(crate) enum Then {
     RemoveListed(LogId, String),
     RemoveEmptied(LogId, String),
     RemoveDone(LogId),
+    SegmentOpened(LogId, Offset, FileId, ReadToken),
     IndexOpened(LogId, Offset, [FileId; 2], Option<ReadToken>),
     IndexRead(LogId, Offset, [u64; 2], Option<ReadToken>),
-    FilesRemoved(LogId),
     Settled(LogId),
 }
 
@@ -83,9 +82,6 @@ impl Jobs {
     }
     pub fn idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
-    }
-    pub fn waiting(&self) -> bool {
-        !self.waiting.is_empty() && self.running.len() < JOBS_MAX
     }
 
     /// The next waiting job's first operations, with its number and theirs. A job without steps is finished at once.

@@ -132,7 +132,8 @@ impl GroupHeader {
             entries: u32::from_le_bytes(field(bytes, 52)),
         };
         let least = (HEADER_BYTES + TRAILER_BYTES) as u32;
-        (header.bytes >= least && header.flushed < header.sequence && header.horizon <= header.sequence).then_some(header)
+        (header.bytes >= least && header.flushed < header.sequence && header.horizon <= header.sequence)
+            .then_some(header)
     }
 }
 
@@ -159,15 +160,12 @@ pub(crate) struct Group {
     pub sequence: u64,
     /// In the ring, from its begin.
     pub at: u64,
-    /// Whole blocks.
-    pub bytes: u64,
 }
 
 /// The ring's bookkeeping. Groups of `groups` are in the file and may not be overwritten.
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub file: FileId,
-    pub path: String,
     pub nonce: u64,
     pub life: u32,
     pub block: u64,
@@ -184,10 +182,9 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub fn new(file: FileId, path: String, found: &Super, life: u32) -> Journal {
+    pub fn new(file: FileId, found: &Super, life: u32) -> Journal {
         Journal {
             file,
-            path,
             nonce: found.nonce,
             life,
             block: u64::from(found.block_bytes),
@@ -232,7 +229,7 @@ impl Journal {
     pub fn push(&mut self, at: u64, bytes: u64) -> u64 {
         let sequence = self.sequence_next;
         self.sequence_next += 1;
-        self.groups.push_back(Group { sequence, at, bytes });
+        self.groups.push_back(Group { sequence, at });
         self.head = at + bytes;
         if self.head == self.ring_bytes {
             self.head = 0;
@@ -272,13 +269,12 @@ mod tests {
     fn journal(blocks: u64) -> Journal {
         let found = Super { shard: ShardId(0), generation: 1, nonce: 7, block_bytes: 512, ring_bytes: blocks * 512 };
         assert_eq!(Super::decode(&found.encode()), Ok(found));
-        Journal::new(FileId(1), String::new(), &found, 1)
+        Journal::new(FileId(1), &found, 1)
     }
 
     #[test]
     fn a_header_that_was_touched_is_none() {
-        let header =
-            GroupHeader { nonce: 7, life: 3, sequence: 9, flushed: 8, horizon: 4, bytes: 100, entries: 1 };
+        let header = GroupHeader { nonce: 7, life: 3, sequence: 9, flushed: 8, horizon: 4, bytes: 100, entries: 1 };
         let bytes = header.encode();
         assert_eq!(GroupHeader::decode(&bytes, 7), Some(header));
         assert_eq!(GroupHeader::decode(&bytes, 8), None);

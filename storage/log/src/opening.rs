@@ -33,16 +33,41 @@ enum Stage {
     MakeDir,
     Open,
     /// Zeroes are written from here on.
-    Make { file: FileId, at: u64, found: Super },
-    MakeFlush { file: FileId, found: Super },
-    MakeRename { file: FileId, found: Super },
-    MakeSync { file: FileId, found: Super, left: u32 },
-    Super { bytes: u64 },
-    Survey { at: u64 },
-    Fold { next: u64 },
+    Make {
+        file: FileId,
+        at: u64,
+        found: Super,
+    },
+    MakeFlush {
+        file: FileId,
+        found: Super,
+    },
+    MakeRename {
+        file: FileId,
+        found: Super,
+    },
+    MakeSync {
+        file: FileId,
+        found: Super,
+        left: u32,
+    },
+    Super {
+        bytes: u64,
+    },
+    Survey {
+        at: u64,
+    },
+    Fold {
+        next: u64,
+    },
     Verify,
-    VerifyOpen { file: FileId },
-    VerifyRead { file: FileId, at: u32 },
+    VerifyOpen {
+        file: FileId,
+    },
+    VerifyRead {
+        file: FileId,
+        at: u32,
+    },
     Resume,
     Failed,
 }
@@ -163,7 +188,11 @@ impl Store {
     }
 
     fn journal_error(&self, what: &str) -> DiskError {
-        DiskError { operation: "read journal", path: format!("{} ({what})", self.journal_path()), errno: DiskError::EIO }
+        DiskError {
+            operation: "read journal",
+            path: format!("{} ({what})", self.journal_path()),
+            errno: DiskError::EIO,
+        }
     }
 
     /// What the operation that is back means.
@@ -272,7 +301,9 @@ impl Store {
                 let ring = opening.found.map_or(0, |found| found.ring_bytes);
                 let group = u64::from(candidate.header.bytes).next_multiple_of(block);
                 let bytes = group.max(piece_bytes(pool, block)).min(ring - candidate.at);
-                match read(pool, file, block + candidate.at, bytes).or_else(|| read(pool, file, block + candidate.at, group)) {
+                match read(pool, file, block + candidate.at, bytes)
+                    .or_else(|| read(pool, file, block + candidate.at, group))
+                {
                     Some(kind) => kind,
                     None => return Ok(false),
                 }
@@ -389,7 +420,7 @@ impl Store {
     /// The first group of this life: takes back what was torn, and its flush makes sure of the rest.
     fn opened(&mut self, opening: Opening, pool: &mut Pool) {
         let Some(found) = opening.found else { return };
-        let mut ring = Journal::new(opening.file, self.journal_path(), &found, opening.life + 1);
+        let mut ring = Journal::new(opening.file, &found, opening.life + 1);
         let block = ring.block;
         let horizon = opening.candidates.get(&opening.newest).map_or(1, |candidate| candidate.header.horizon);
         for (sequence, candidate) in opening.candidates.range(horizon..=opening.newest) {
@@ -410,9 +441,8 @@ impl Store {
         self.journal = Some(ring);
         let since = opening.fold.since;
         let states = opening.fold.states.into_iter();
-        self.unopened = states
-            .filter_map(|(partition, state)| Some((partition, (state, *since.get(&partition)?))))
-            .collect();
+        self.unopened =
+            states.filter_map(|(partition, state)| Some((partition, (state, *since.get(&partition)?)))).collect();
         self.removing = opening.fold.removing;
         self.resume = Some(Resume {
             drops: opening.dropped.into_iter().collect(),

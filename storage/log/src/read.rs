@@ -23,9 +23,16 @@ const STEPS_MAX: u32 = 4096;
 /// What must be fetched before a read or a search can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    Index { base: Offset },
-    /// Bytes from this batch on; at least `bytes` of them.
-    Bytes { base: Offset, from: u32, bytes: u32 },
+    Index {
+        base: Offset,
+    },
+    /// Bytes from this batch on, about `bytes` of them; exactly as many when that is the `whole` batch's length.
+    Bytes {
+        base: Offset,
+        from: u32,
+        bytes: u32,
+        whole: bool,
+    },
 }
 
 pub(crate) enum Outcome {
@@ -64,6 +71,7 @@ pub(crate) struct Reads {
     indexes: VecDeque<(LogId, Offset, usize)>,
     index_bytes: usize,
     loading: BTreeSet<(LogId, Offset)>,
+    opening: BTreeSet<(LogId, Offset)>,
 }
 
 impl Reads {
@@ -74,12 +82,8 @@ impl Reads {
         for token in tokens {
             let Some(pending) = self.pending.remove(&token) else { continue };
             events.push(match pending.ask {
-                Ask::Read(_) => {
-                    StoreEvent::Read { log: id, token, result: ReadResult::Failed(ReadError::Removed) }
-                }
-                Ask::Find(_) => {
-                    StoreEvent::Found { log: id, token, result: FindResult::Failed(ReadError::Removed) }
-                }
+                Ask::Read(_) => StoreEvent::Read { log: id, token, result: ReadResult::Failed(ReadError::Removed) },
+                Ask::Find(_) => StoreEvent::Found { log: id, token, result: FindResult::Failed(ReadError::Removed) },
             });
         }
         self.waiting.retain(|token| self.pending.contains_key(token));
@@ -96,6 +100,15 @@ impl Reads {
             self.index_bytes -= bytes;
         }
     }
+}
+
+/// What there is to read in a file.
+enum Readable {
+    Nothing,
+    /// The file must be opened first.
+    Closed,
+    /// Up to this position.
+    File(FileId, u32),
 }
 
 /// A stretch of whole batches in memory: the segment's bytes from `first` on.
@@ -168,7 +181,7 @@ impl Log {
                     return done(ReadResult::Ready(slices));
                 }
                 let bytes = at.bytes_max.max(HEADER_BYTES as u32);
-                return Outcome::Need(Need::Bytes { base, from: position, bytes });
+                return Outcome::Need(Need::Bytes { base, from: position, bytes, whole: false });
             };
             let begin = position - stretch.first;
             match take_batches(&stretch.data, begin as usize, at, below, &mut slices) {
@@ -221,7 +234,9 @@ impl Store {
             Ok(What::Read(result)) => result,
             Ok(What::Find(_)) => ReadResult::Failed(ReadError::Removed),
             Err(Some(token)) => ReadResult::Pending(token),
-            Err(None) => ReadResult::Memory(Refused { account: Account::Cache, wanted: at.bytes_max as usize, left: 0 }),
+            Err(None) => {
+                ReadResult::Memory(Refused { account: Account::Cache, wanted: at.bytes_max as usize, left: 0 })
+            }
         }
     }
 
@@ -274,18 +289,22 @@ impl Store {
         let (id, need) = (pending.log, pending.need);
         match need {
             Need::Index { base } => self.load_index(id, base, Some(token)),
-            Need::Bytes { base, from, bytes } => {
-                let Some((file, to)) = self.readable(id, base, from, bytes) else {
+            Need::Bytes { base, from, bytes, whole } => {
+                let (file, to) = match self.readable(id, base, from, (bytes, whole)) {
                     // The segment went, or came into memory, meanwhile.
-                    return self.read_again(now, pool, token);
+                    Readable::Nothing => return self.read_again(now, pool, token),
+                    Readable::Closed => return self.open_segment(id, base, token),
+                    Readable::File(file, to) => (file, to),
                 };
                 let block = self.block;
                 let begin = from / block * block;
                 let bytes = to - begin;
-                if pool.left(Account::Cache) < bytes as usize {
-                    self.evict_bytes(pool, bytes as usize);
+                let mut into = pool.take(Account::Cache, bytes as usize);
+                if let Err(refused) = &into {
+                    self.evict_bytes(pool, refused.wanted);
+                    into = pool.take(Account::Cache, bytes as usize);
                 }
-                match pool.take(Account::Cache, bytes as usize) {
+                match into {
                     Ok(into) => {
                         let read = DiskKind::Read { file, position: u64::from(begin), bytes, into };
                         self.operate(DiskClass::Read, read, Doing::Read(token));
@@ -316,47 +335,60 @@ impl Store {
         });
     }
 
-    /// The file, and where to stop reading (at a block's end), for the batches from `from` on. None when there is nothing to read.
-    fn readable(&mut self, id: LogId, base: Offset, from: u32, bytes: u32) -> Option<(FileId, u32)> {
-        let (dir, block) = (self.config.dir, self.block);
-        let log = self.log(id)?;
-        let (file, limit) = match log.segment(base) {
-            Some(segment) => (segment.file_id(), segment.memory_from().min(segment.written_to)),
-            None => log.sealed.get(&base).map(|segment| (segment.file, segment.bytes))?,
+    /// The file, and where to stop reading (at a block's end), for the batches from `from` on.
+    fn readable(&self, id: LogId, base: Offset, from: u32, (bytes, whole): (u32, bool)) -> Readable {
+        let Some(log) = self.log(id) else { return Readable::Nothing };
+        let (file, limit) = match (log.segment(base), log.sealed.get(&base)) {
+            (Some(segment), _) => (segment.file_id(), segment.memory_from().min(segment.written_to)),
+            (None, Some(segment)) => (segment.file, segment.bytes),
+            (None, None) => return Readable::Nothing,
         };
         if from >= limit || log.in_memory(base, from).is_some() {
-            return None;
+            return Readable::Nothing;
         }
+        let Some(file) = file else { return Readable::Closed };
         let cached = log.cache.range((base, from + 1)..=(base, u32::MAX)).next().map(|((_, first), _)| *first);
         let limit = cached.map_or(limit, |first| first.min(limit));
         let most = self.config.limits.gather_bytes_max.saturating_mul(4);
-        // A first batch comes whole, however long.
-        let wanted = bytes.min(most).max(if bytes > most && self.longer(id, base, from) { bytes } else { 0 });
-        let to = from.saturating_add(wanted).min(limit).next_multiple_of(block);
-        let file = match file {
-            Some(file) => file,
-            None => {
-                let path = format!("{}/{}", log.dir_name()?, file_name(base, "log"));
-                let file = self.file();
-                self.operate(DiskClass::Read, DiskKind::Open { dir, file, path, create: false }, Doing::Ignored);
-                self.log_mut(id)?.sealed.get_mut(&base)?.file = Some(file);
-                file
-            }
-        };
-        Some((file, to))
+        // A first batch comes whole, however long; but what is asked beyond it is not read ahead without bound.
+        let wanted = if whole { bytes } else { bytes.min(most) };
+        Readable::File(file, from.saturating_add(wanted).min(limit).next_multiple_of(self.block))
     }
 
-    fn longer(&self, _id: LogId, _base: Offset, _from: u32) -> bool {
-        true
+    /// Opens a sealed segment of an earlier life.
+    fn open_segment(&mut self, id: LogId, base: Offset, token: ReadToken) {
+        if !self.reads.opening.insert((id, base)) {
+            return self.reads.waiting.push_back(token);
+        }
+        let (dir, file) = (self.config.dir, self.file());
+        let name = self.log(id).and_then(|log| log.dir_name()).unwrap_or_default();
+        let path = format!("{name}/{}", file_name(base, "log"));
+        let step = Step::of(vec![DiskKind::Open { dir, file, path, create: false }]);
+        self.add_jobs(id, 1);
+        self.jobs.add(Job::new(DiskClass::Read, vec![step], Then::SegmentOpened(id, base, file, token)));
     }
 
-    pub(crate) fn read_done(
+    pub(crate) fn segment_opened(
         &mut self,
-        now: Now,
-        pool: &mut Pool,
+        (now, pool): (Now, &mut Pool),
+        (id, base, file): (LogId, Offset, FileId),
         token: ReadToken,
-        result: Result<DiskOk, DiskError>,
+        error: Option<DiskError>,
     ) {
+        self.reads.opening.remove(&(id, base));
+        self.add_jobs(id, -1);
+        match (self.log_mut(id).and_then(|log| log.sealed.get_mut(&base)), error) {
+            (Some(segment), None) => segment.file = Some(file),
+            (Some(_), Some(error)) => return self.read_failed(token, ReadError::Disk(error)),
+            (None, None) => {
+                self.operate(DiskClass::Background, DiskKind::Close { file }, Doing::Ignored);
+            }
+            (None, Some(_)) => {}
+        }
+        self.read_again(now, pool, token);
+    }
+
+    pub(crate) fn read_done(&mut self, now: Now, pool: &mut Pool, token: ReadToken, result: Result<DiskOk, DiskError>) {
         self.reads.inflight -= 1;
         let Some(pending) = self.reads.pending.get(&token) else { return };
         let (id, need, begin) = (pending.log, pending.need, pending.position);
@@ -375,7 +407,7 @@ impl Store {
                     // The first batch is longer than what was read.
                     if let Some(pending) = self.reads.pending.get_mut(&token) {
                         pending.steps += 1;
-                        pending.need = Need::Bytes { base, from, bytes: wanted };
+                        pending.need = Need::Bytes { base, from, bytes: wanted, whole: true };
                         self.reads.waiting.push_front(token);
                     }
                     return;
@@ -389,7 +421,14 @@ impl Store {
     }
 
     /// The whole batches of what was read, each checked; or how many bytes the first one has.
-    fn believe(&mut self, id: LogId, base: Offset, from: u32, begin: u32, read: BufMut) -> Result<(Buf, u32), ReadError> {
+    fn believe(
+        &mut self,
+        id: LogId,
+        base: Offset,
+        from: u32,
+        begin: u32,
+        read: BufMut,
+    ) -> Result<(Buf, u32), ReadError> {
         let rot = |at: usize| ReadError::Rot { segment: base, position: Position(begin + at as u32) };
         let Some(log) = self.log_mut(id) else { return Err(ReadError::Removed) };
         let interval = log.config.index_interval_bytes;
@@ -425,7 +464,11 @@ impl Store {
         }
         if whole < first + HEADER_BYTES {
             // Not even a header: the file is shorter than the segment, or the read was.
-            return if begin as usize + whole < limit as usize { Ok((Buf::default(), HEADER_BYTES as u32 * 2)) } else { Err(rot(at)) };
+            return if begin as usize + whole < limit as usize {
+                Ok((Buf::default(), HEADER_BYTES as u32 * 2))
+            } else {
+                Err(rot(at))
+            };
         }
         let header = BatchHeader::parse(&data[at..whole]).map_err(|_| rot(at))?;
         Ok((Buf::default(), header.info.bytes))
@@ -510,7 +553,8 @@ impl Store {
         for (file, bytes) in files.iter().zip(sizes) {
             let Some(bytes) = bytes.filter(|bytes| *bytes > 0 && *bytes < 1 << 30) else { continue };
             let whole = bytes.next_multiple_of(block);
-            let into = pool.take(Account::Background, whole as usize).or_else(|_| pool.take(Account::Cache, whole as usize));
+            let into =
+                pool.take(Account::Background, whole as usize).or_else(|_| pool.take(Account::Cache, whole as usize));
             let Ok(into) = into else { continue };
             reads.push(DiskKind::Read { file: *file, position: 0, bytes: whole as u32, into });
         }

@@ -31,7 +31,9 @@ enum Stage {
     List,
     Opening,
     /// The snapshot's bytes are next.
-    Snapshot { bytes: u64 },
+    Snapshot {
+        bytes: u64,
+    },
     Scan,
     Reading,
     Finish,
@@ -327,7 +329,8 @@ impl Store {
             }
             let file = recovering.files.get(&base).copied();
             let active = at + 1 == recovering.state.segments.len();
-            let rolled = (!active).then(|| Rolled { snapshot: snapshot::encode(&log.producers.rows()), sealing: false });
+            let rolled =
+                (!active).then(|| Rolled { snapshot: snapshot::encode(&log.producers.rows()), sealing: false });
             if let Some(open) = log.segment_mut(base) {
                 adopt(open, &recovering.state.segments[at], chunk, file);
                 if rolled.is_some() {
@@ -360,9 +363,7 @@ impl Store {
         let closes: Vec<DiskKind> = recovering.closing.iter().map(|file| DiskKind::Close { file: *file }).collect();
         let removes = recovering.garbage.iter().map(|path| DiskKind::Remove { dir, path: path.clone() });
         let steps = vec![Step::lenient(closes), Step::lenient(removes.collect())];
-        self.add_job(id, DiskClass::Background, steps, Then::FilesRemoved(id));
-        // Short waits: a turn follows.
-        self.stalled.remove(&slot);
+        self.jobs.add(Job::new(DiskClass::Background, steps, Then::Nothing));
     }
 
     /// The log stays as the journal has it, takes nothing more, and says what is wrong.

@@ -94,24 +94,23 @@ impl Store {
         let Some(log) = self.log_mut(id) else { return };
         let Some(dir) = log.dir_name().map(str::to_owned) else { return };
         let started = log.started;
-        let below: Vec<Offset> = log.sealed.values().filter(|s| s.next <= started).map(|s| s.base).collect();
+        let below: Vec<Offset> = log.sealed.values().take_while(|s| s.next <= started).map(|s| s.base).collect();
         for base in below {
             let Some(log) = self.log_mut(id) else { return };
             let Some(segment) = log.sealed.remove(&base) else { continue };
-            let cached: Vec<u32> = log.cache.range((base, 0)..=(base, u32::MAX)).map(|((_, first), _)| *first).collect();
+            let cached: Vec<u32> =
+                log.cache.range((base, 0)..=(base, u32::MAX)).map(|((_, first), _)| *first).collect();
             for first in cached {
                 log.cache.remove(&(base, first));
             }
             self.reads.index_dropped(id, base);
             let close = segment.file.map(|file| DiskKind::Close { file }).into_iter().collect();
-            let remove = ["log", "index", "timeindex", "snapshot"].map(|extension| {
-                // The snapshot that the next segment begins with is the next one's.
-                DiskKind::Remove { dir: dir_id, path: format!("{dir}/{}", file_name(base, extension)) }
+            let remove = ["log", "index", "timeindex", "snapshot"].map(|extension| DiskKind::Remove {
+                dir: dir_id,
+                path: format!("{dir}/{}", file_name(base, extension)),
             });
             let steps = vec![Step::lenient(close), Step::lenient(remove.into())];
-            self.jobs.add(Job::new(DiskClass::Background, steps, Then::FilesRemoved(NONE)));
+            self.jobs.add(Job::new(DiskClass::Background, steps, Then::Nothing));
         }
     }
 }
-
-const NONE: LogId = crate::opening::NO_LOG;

@@ -116,12 +116,8 @@ impl OpenSegment {
         let max_timestamp = header.info.max_timestamp;
         self.first_timestamp.get_or_insert(max_timestamp);
         self.next = header.next();
-        let batch = IndexedBatch {
-            last: header.last(),
-            position: Position(position),
-            bytes: header.info.bytes,
-            max_timestamp,
-        };
+        let batch =
+            IndexedBatch { last: header.last(), position: Position(position), bytes: header.info.bytes, max_timestamp };
         self.index.push(batch, interval);
     }
 

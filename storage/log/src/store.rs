@@ -417,9 +417,11 @@ impl Store {
             Then::RemoveListed(id, dir) => self.remove_listed(id, dir, got),
             Then::RemoveEmptied(id, dir) => self.remove_emptied(id, dir),
             Then::RemoveDone(id) => self.remove_done(id),
+            Then::SegmentOpened(id, base, file, token) => {
+                self.segment_opened((now, pool), (id, base, file), token, error);
+            }
             Then::IndexOpened(id, base, files, token) => self.index_opened(now, pool, id, base, files, token, got),
             Then::IndexRead(id, base, bytes, token) => self.index_read(now, pool, id, base, bytes, token, got),
-            Then::FilesRemoved(_) => {}
         }
     }
 

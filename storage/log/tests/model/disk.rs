@@ -70,7 +70,11 @@ impl Disk {
         if let DiskKind::Write { data, position, .. } = &op.kind {
             assert!(position.is_multiple_of(BLOCK as u64));
             for part in data {
-                assert!(!part.is_empty() && part.len().is_multiple_of(BLOCK) && (part.as_ptr() as usize).is_multiple_of(BLOCK));
+                assert!(
+                    !part.is_empty()
+                        && part.len().is_multiple_of(BLOCK)
+                        && (part.as_ptr() as usize).is_multiple_of(BLOCK)
+                );
             }
         }
         self.flight.push(op);

@@ -281,7 +281,12 @@ impl World {
             assert!(!self.store.recovering(id));
             let (start, end) = (self.store.start(id).0, self.store.end(id).0);
             let known = self.logs.get_mut(&partition).unwrap();
-            assert!(known.flushed <= end && end <= known.end, "{partition:?}: flushed {} end {end} of {}", known.flushed, known.end);
+            assert!(
+                known.flushed <= end && end <= known.end,
+                "{partition:?}: flushed {} end {end} of {}",
+                known.flushed,
+                known.end
+            );
             assert!(known.started <= start && start <= known.start_asked.max(known.started), "start {start}");
             known.batches.split_off(&end);
             (known.end, known.flushed) = (end, end);
