@@ -187,6 +187,10 @@ impl Store {
         self.opening = Some(opening);
     }
 
+    pub(crate) fn opening_waits(&self) -> bool {
+        self.opening.as_ref().is_some_and(|opening| !opening.waiting && !matches!(opening.stage, Stage::Failed))
+    }
+
     fn journal_error(&self, what: &str) -> DiskError {
         DiskError {
             operation: "read journal",

@@ -85,7 +85,8 @@ impl Recovering {
 impl Store {
     /// Begins the recoveries that were asked for, and goes on with those that waited for memory.
     pub(crate) fn recover_stalled(&mut self, now: Now, pool: &mut Pool) {
-        for slot in std::mem::take(&mut self.stalled) {
+        self.stalled.append(&mut self.starved);
+        while let Some(slot) = self.stalled.pop_first() {
             self.recover_step(now, pool, slot);
         }
     }
@@ -144,7 +145,7 @@ impl Store {
                 let into = pool.take(Account::Background, whole as usize);
                 self.put_back(slot, recovering);
                 let Ok(into) = into else {
-                    self.stalled.insert(slot);
+                    self.starved.insert(slot);
                     return;
                 };
                 let read = DiskKind::Read { file, position: 0, bytes: whole as u32, into };
@@ -301,7 +302,7 @@ impl Store {
             recovering.stage = if into.is_ok() { Stage::Reading } else { Stage::Scan };
             self.put_back(slot, recovering);
             let (Ok(into), Some(id)) = (into, self.slots[slot as usize].log.as_ref().map(|log| log.id)) else {
-                self.stalled.insert(slot);
+                self.starved.insert(slot);
                 return;
             };
             let read = DiskKind::Read { file, position: u64::from(position), bytes: bytes as u32, into };
@@ -315,7 +316,7 @@ impl Store {
             let chunk = fill_chunk(&recovering, &recovering.state.segments[at], pool, block);
             let Ok(chunk) = chunk else {
                 self.put_back(slot, recovering);
-                self.stalled.insert(slot);
+                self.starved.insert(slot);
                 return;
             };
             let segment = &recovering.state.segments[at];

@@ -74,8 +74,12 @@ pub struct Store {
     doing: BTreeMap<DiskToken, Doing>,
     queue: Vec<DiskOp>,
     pub(crate) events: Vec<StoreEvent>,
-    /// Logs whose recovery waits for memory, or to begin.
+    /// Logs whose recovery can take a step.
     pub(crate) stalled: BTreeSet<u32>,
+    /// Those that wait for memory.
+    pub(crate) starved: BTreeSet<u32>,
+    /// What waits for memory is tried again then.
+    retry_at: Option<Instant>,
     pub(crate) fenced: Option<DiskError>,
     pub(crate) closing: bool,
     pub(crate) closed: bool,
@@ -114,6 +118,8 @@ impl Store {
             queue: Vec::new(),
             events: Vec::new(),
             stalled: BTreeSet::new(),
+            starved: BTreeSet::new(),
+            retry_at: None,
             fenced: None,
             closing: false,
             closed: false,
@@ -282,6 +288,8 @@ impl Store {
         self.start_jobs(now, pool);
         self.start_reads(now, pool);
         self.evict(pool);
+        let waits = !self.starved.is_empty() || !self.settle.is_empty() || self.opening_waits();
+        self.retry_at = waits.then(|| now.mono.plus_ms(MEMORY_RETRY_MS));
         out.append(&mut self.queue);
     }
 
@@ -319,6 +327,7 @@ impl Store {
             }
         }
         take(self.full_at());
+        take(self.retry_at);
         earliest
     }
 
@@ -353,7 +362,14 @@ impl Store {
         };
         slot.generation += 1;
         slot.log = None;
-        for set in [&mut self.dirty, &mut self.settle, &mut self.settle_later, &mut self.stalled, &mut self.to_close] {
+        for set in [
+            &mut self.dirty,
+            &mut self.settle,
+            &mut self.settle_later,
+            &mut self.stalled,
+            &mut self.starved,
+            &mut self.to_close,
+        ] {
             set.remove(&id.slot);
         }
         self.free.push(id.slot);
@@ -430,5 +446,7 @@ impl Store {
     }
 }
 
+/// What was refused memory is tried again this much later, when nothing else happens.
+const MEMORY_RETRY_MS: u64 = 10;
 /// Segments of one log that are not sealed yet: past it appends wait.
 const OPEN_SEGMENTS_MAX: usize = 4;

@@ -245,6 +245,7 @@ pub(crate) fn append_error(error: &AppendError) -> (ErrorCode, Option<String>) {
         AppendError::Sequence(code) => (*code, None),
         // Retried; nothing was written.
         AppendError::Memory(_) => (ErrorCode::RequestTimedOut, Some("out of memory for now".to_owned())),
+        AppendError::NoSpace => (ErrorCode::KafkaStorageError, Some("no space left on the device".to_owned())),
         AppendError::TooLarge { bytes, max } => {
             let text = format!("a batch of {bytes} bytes is larger than a segment can be ({max} bytes)");
             (ErrorCode::RecordListTooLarge, Some(text))
