@@ -11,6 +11,7 @@ pub const FORMAT_VERSION: u8 = 1;
 const HEADER_BYTES: usize = 5;
 /// A bound on what is read: the largest record is a partition with its replicas, or a config value.
 const RECORD_BYTES_MAX: usize = 1 << 20;
+const _: () = assert!(crate::config::VALUE_BYTES_MAX * 2 <= RECORD_BYTES_MAX);
 
 /// One change of the cluster's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +101,8 @@ impl Record {
     pub fn encode(&self) -> Vec<u8> {
         let stored = v1::Stored::from(self);
         let body = rkyv::to_bytes::<Archiving>(&stored).expect("archiving into memory does not fail");
+        // What is decided is bounded; a record that could not be read again must never be written.
+        assert!(body.len() <= RECORD_BYTES_MAX);
         let mut out = Vec::with_capacity(HEADER_BYTES + body.len());
         out.push(FORMAT_VERSION);
         out.extend((body.len() as u32).to_le_bytes());

@@ -28,6 +28,11 @@ pub struct Limits {
     pub epochs_per_log_max: u32,
     /// The largest request frame (`socket.request.max.bytes`).
     pub frame_bytes_max: u32,
+    /// The largest request frame that carries no records: what it names (topics, configs) is held in memory many times over while it
+    /// is answered.
+    pub admin_frame_bytes_max: u32,
+    /// A DescribeConfigs reply stops at about this: every resource has dozens of configs with their words.
+    pub describe_reply_bytes_max: u32,
     /// What the records of one compressed batch may come to when they are checked: it bounds the time that one batch can take from
     /// its shard (at about 1 GB/s, 64 ms). An honest client's compressed batch held less before it was compressed.
     pub batch_decompressed_bytes_max: u32,
@@ -82,6 +87,8 @@ impl Limits {
             producers_per_log_max: 100_000,
             epochs_per_log_max: 1024,
             frame_bytes_max: 100 << 20,
+            admin_frame_bytes_max: 4 << 20,
+            describe_reply_bytes_max: 32 << 20,
             batch_decompressed_bytes_max: 64 << 20,
             fetch_reply_bytes_max: 4 << 20,
             requests_inflight_max: 128,
@@ -119,6 +126,8 @@ impl Limits {
             producers_per_log_max: 8,
             epochs_per_log_max: 16,
             frame_bytes_max: 64 << 10,
+            admin_frame_bytes_max: 16 << 10,
+            describe_reply_bytes_max: 256 << 10,
             batch_decompressed_bytes_max: 256 << 10,
             fetch_reply_bytes_max: 8 << 10,
             requests_inflight_max: 4,

@@ -32,6 +32,9 @@ pub(crate) fn is_control(api: i16) -> bool {
 }
 
 pub(crate) fn decide(controller: &mut Controller, now: Now, request: &Request) -> Decided {
+    if let Some(why) = super::too_large(controller.limits(), request) {
+        return Decided { records: Vec::new(), reply: Reply::Close(why) };
+    }
     let decided = match request.api {
         key if key == CREATE_TOPICS.key => create_topics::decide(controller, now, request),
         key if key == DELETE_TOPICS.key => delete_topics::decide(controller, now, request),

@@ -1,5 +1,7 @@
 //! DescribeConfigs: every config with its source, synonyms, type and words.
 
+use std::collections::BTreeSet;
+
 use ringmain_buffer::Buf;
 use ringmain_metadata::{Entry, Synonym, check_topic_name, config::Layers};
 use ringmain_session::Request;
@@ -15,8 +17,17 @@ use super::{body, frame};
 
 pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Vec<Buf>, String> {
     let asked: DescribeConfigsRequest<'_> = body(&DESCRIBE_CONFIGS, request)?;
-    let found: Vec<(DescribeConfigsResource<'_>, Found)> =
-        asked.resources.iter().map(|resource| (resource.clone(), entries(context, &resource))).collect();
+    let mut seen = BTreeSet::new();
+    let mut room = context.config.limits.describe_reply_bytes_max as usize;
+    let found: Vec<(DescribeConfigsResource<'_>, Found)> = asked
+        .resources
+        .iter()
+        .filter(|resource| seen.insert((resource.resource_type, resource.resource_name)))
+        .map(|resource| {
+            let found = entries(context, &resource, &mut room);
+            (resource, found)
+        })
+        .collect();
     let results = found
         .iter()
         .map(|(resource, found)| {
@@ -26,7 +37,7 @@ pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Ve
                 ..Default::default()
             };
             match found {
-                Ok(entries) => DescribeConfigsResult { configs: configs(&asked, resource, entries), ..result },
+                Ok(entries) => DescribeConfigsResult { configs: configs(&asked, entries), ..result },
                 Err((error_code, message)) => {
                     DescribeConfigsResult { error_code: *error_code, error_message: Some(message), ..result }
                 }
@@ -39,7 +50,33 @@ pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Ve
 
 type Found = Result<Vec<Entry>, (ErrorCode, String)>;
 
-fn entries(context: &LocalContext<'_>, resource: &DescribeConfigsResource<'_>) -> Found {
+/// The configs asked for of one resource, once it is known that there is room for them in the reply.
+fn entries(context: &LocalContext<'_>, resource: &DescribeConfigsResource<'_>, room: &mut usize) -> Found {
+    let mut entries = all(context, resource)?;
+    // Null and empty both are all, as in Kafka.
+    if let Some(keys) = resource.configuration_keys.as_ref().filter(|keys| !keys.is_empty()) {
+        let keys: BTreeSet<&str> = keys.iter().collect();
+        entries.retain(|entry| keys.contains(entry.name));
+    }
+    let bytes = entries.iter().map(entry_bytes).sum();
+    match room.checked_sub(bytes) {
+        Some(left) => *room = left,
+        None => {
+            let message = "The reply would be too large: ask for fewer resources, or for some of their configs";
+            return Err((ErrorCode::InvalidRequest, message.into()));
+        }
+    }
+    Ok(entries)
+}
+
+/// About what an entry takes in the reply.
+fn entry_bytes(entry: &Entry) -> usize {
+    let value = |value: &Option<String>| value.as_ref().map_or(0, String::len);
+    let synonyms: usize = entry.synonyms.iter().map(|it| it.name.len() + value(&it.value) + 8).sum();
+    entry.name.len() + value(&entry.value) + entry.documentation.len() + synonyms + 16
+}
+
+fn all(context: &LocalContext<'_>, resource: &DescribeConfigsResource<'_>) -> Found {
     let layers = Layers::new(context.image, context.broker_config, context.config.broker);
     let name = resource.resource_name;
     let own = context.config.broker.0.to_string();
@@ -51,10 +88,12 @@ fn entries(context: &LocalContext<'_>, resource: &DescribeConfigsResource<'_>) -
         }
         BROKER if name.is_empty() => Ok(layers.default_broker_entries()),
         BROKER if name == own => Ok(layers.broker_entries()),
-        BROKER | BROKER_LOGGER if name != own => Err((
-            ErrorCode::InvalidRequest,
-            format!("Unexpected broker id, expected {own} or empty string, but received {}", name.escape_debug()),
-        )),
+        BROKER | BROKER_LOGGER if name != own => {
+            let name: String = name.chars().take(100).collect();
+            let message =
+                format!("Unexpected broker id, expected {own} or empty string, but received {}", name.escape_debug());
+            Err((ErrorCode::InvalidRequest, message))
+        }
         GROUP | CLIENT_METRICS if name.is_empty() => Err((ErrorCode::InvalidRequest, "a name is needed".into())),
         // Nothing of these kinds has configs yet.
         BROKER_LOGGER | CLIENT_METRICS | GROUP => Ok(Vec::new()),
@@ -67,14 +106,10 @@ fn entries(context: &LocalContext<'_>, resource: &DescribeConfigsResource<'_>) -
 
 fn configs<'a>(
     asked: &DescribeConfigsRequest<'_>,
-    resource: &DescribeConfigsResource<'_>,
     entries: &'a [Entry],
 ) -> Array<'a, DescribeConfigsResourceResult<'a>> {
-    // Null and empty both are all, as in Kafka.
-    let wanted: Vec<&str> = resource.configuration_keys.iter().flat_map(|keys| keys.iter()).collect();
     entries
         .iter()
-        .filter(|entry| wanted.is_empty() || wanted.contains(&entry.name))
         .map(|entry| DescribeConfigsResourceResult {
             name: entry.name,
             value: entry.value.as_deref(),
@@ -161,6 +196,29 @@ mod tests {
         );
         let shown = ask(&fixture, BROKER, "", None).1;
         assert_eq!(shown, ["log.retention.ms=5000 3 3:log.retention.ms=5000"]);
+    }
+
+    #[test]
+    fn a_resource_is_answered_once_and_a_reply_has_a_bound() {
+        let mut fixture = Fixture::new();
+        fixture.create("a", 1);
+        fixture.create("b", 1);
+        let resource =
+            |name| DescribeConfigsResource { resource_type: TOPIC, resource_name: name, ..Default::default() };
+        let asked = DescribeConfigsRequest {
+            resources: ["a", "a", "b"].into_iter().map(resource).collect(),
+            include_documentation: true,
+            include_synonyms: true,
+        };
+        let codes = |fixture: &Fixture| {
+            let reply = fixture.ask(&DESCRIBE_CONFIGS, 4, &asked);
+            let got: DescribeConfigsResponse<'_> = call(&DESCRIBE_CONFIGS, 4, &reply);
+            (got.results.iter().map(|it| it.error_code).collect::<Vec<_>>(), reply.len())
+        };
+        let (both, bytes) = codes(&fixture);
+        assert_eq!(both, [ErrorCode::None, ErrorCode::None]);
+        fixture.config.limits.describe_reply_bytes_max = bytes as u32 * 3 / 4;
+        assert_eq!(codes(&fixture).0, [ErrorCode::None, ErrorCode::InvalidRequest]);
     }
 
     #[test]

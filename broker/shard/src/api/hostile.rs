@@ -146,6 +146,27 @@ fn a_cut_body_closes() {
 }
 
 #[test]
+fn an_overlong_frame_closes() {
+    let (mut fixture, id) = world();
+    for request in requests(id) {
+        let mut bytes = request.frame.to_vec();
+        bytes.resize(fixture.config.limits.admin_frame_bytes_max as usize + 1, 0);
+        let request = Request { frame: Buf::copy_of(&bytes), ..request };
+        let why = match local::is_local(request.api) {
+            true => match fixture.answer(request, None) {
+                Local::Close(why) => why,
+                _ => panic!("answered"),
+            },
+            false => match control::decide(&mut fixture.controller, NOW, &request).reply {
+                Reply::Close(why) => why,
+                Reply::Frame(_) => panic!("answered"),
+            },
+        };
+        assert!(why.contains("at most"), "{why}");
+    }
+}
+
+#[test]
 fn changed_bytes_never_panic() {
     let (mut fixture, id) = world();
     for request in requests(id) {

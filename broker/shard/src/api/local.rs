@@ -37,6 +37,9 @@ pub(crate) fn is_local(api: i16) -> bool {
 
 /// `created`: what became of the names that an earlier `Create` asked for.
 pub(crate) fn answer(context: &LocalContext<'_>, request: &Request, created: Option<&[(String, ErrorCode)]>) -> Local {
+    if let Some(why) = super::too_large(&context.config.limits, request) {
+        return Local::Close(why);
+    }
     let answered = match request.api {
         key if key == API_VERSIONS.key => api_versions::answer(context, request),
         key if key == METADATA.key => return metadata::answer(context, request, created).unwrap_or_else(Local::Close),

@@ -31,7 +31,7 @@ mod hostile;
 
 use ringmain_buffer::Buf;
 use ringmain_session::Request;
-use ringmain_types::BrokerId;
+use ringmain_types::{BrokerId, Limits};
 use ringmain_wire::{ApiSpec, Array, Field, decode, encode_reply};
 
 /// `AclOperation` bits that a topic has, all of them given: what Kafka answers without an authorizer (read, write, create, delete,
@@ -46,6 +46,12 @@ const NOT_ASKED: i32 = i32::MIN;
 fn body<'a, T: Field<'a>>(spec: &ApiSpec, request: &'a Request) -> Result<T, String> {
     let bytes = request.frame.get(request.body as usize..).unwrap_or_default();
     decode(spec, request.version, bytes).map_err(|error| format!("{} v{}: {error}", spec.name, request.version))
+}
+
+/// Why a request is too large to be looked at, if it is: what a frame names is held in memory many times over.
+fn too_large(limits: &Limits, request: &Request) -> Option<String> {
+    let (bytes, most) = (request.frame.len(), limits.admin_frame_bytes_max);
+    (bytes > most as usize).then(|| format!("a request of {bytes} bytes without records; at most {most} are allowed"))
 }
 
 fn frame<'a, T: Field<'a>>(spec: &ApiSpec, request: &Request, reply: &T) -> Vec<Buf> {

@@ -1,5 +1,8 @@
 //! What one config is: its type, default, allowed values and words for people.
 
+/// A value is at most this long: it is one metadata record (and `record` asserts that it fits), and every core holds it.
+pub const VALUE_BYTES_MAX: usize = 32 << 10;
+
 /// The type of a config's value; the discriminant is DescribeConfigs' `ConfigType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i8)]
@@ -55,6 +58,13 @@ impl Definition {
     /// The value in its kept form (outer blanks gone), or what is wrong with it and what is allowed.
     pub fn check(&self, value: &str) -> Result<String, String> {
         let value = value.trim();
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(format!(
+                "Invalid value of {} bytes for configuration {}: allowed are {VALUE_BYTES_MAX} bytes",
+                value.len(),
+                self.name
+            ));
+        }
         let fine = match self.kind {
             Kind::Boolean => value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"),
             Kind::Int => value.parse::<i32>().is_ok_and(|number| self.in_range(number.into())),
@@ -69,7 +79,11 @@ impl Definition {
         if fine {
             return Ok(value.to_owned());
         }
-        let shown = if self.sensitive() { "[hidden]" } else { value };
+        // A message is a 16-bit string on the wire, and nobody reads on after this.
+        let shown = match self.sensitive() {
+            true => "[hidden]".to_owned(),
+            false => value.chars().take(200).collect(),
+        };
         Err(format!(
             "Invalid value {} for configuration {}: allowed is {}",
             shown.escape_debug(),
@@ -158,6 +172,10 @@ mod tests {
         assert!(define(Kind::List, Rule::Throttled).check("0:1,3:2").is_ok());
         assert!(define(Kind::List, Rule::Throttled).check("0").is_err());
         assert!(define(Kind::Double, Rule::Fraction(0.0, 1.0)).check("NaN").is_err());
+        let text = define(Kind::String, Rule::Any);
+        assert!(text.check(&"x".repeat(VALUE_BYTES_MAX)).is_ok());
+        assert!(text.check(&"x".repeat(VALUE_BYTES_MAX + 1)).unwrap_err().contains("allowed are 32768 bytes"));
+        assert!(int.check(&"x".repeat(VALUE_BYTES_MAX)).unwrap_err().len() < 300);
         let secret = define(Kind::Password, Rule::OneOf(&["a"])).check("hunter2").unwrap_err();
         assert!(!secret.contains("hunter2"));
     }

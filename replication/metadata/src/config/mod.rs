@@ -8,7 +8,7 @@ mod topic;
 mod topic_table;
 
 pub use broker::{BrokerConfig, definition as broker_definition, definitions as broker_definitions};
-pub use definition::{Definition, Kind, Rule, items};
+pub use definition::{Definition, Kind, Rule, VALUE_BYTES_MAX, items};
 pub use layers::{Entry, Layers, Source, Synonym};
 pub use topic::{Compression, Flush, TimestampType, TopicConfig, check_overrides};
 pub use topic_table::{Scale, TopicDefinition, definition as topic_definition, definitions as topic_definitions};

@@ -50,9 +50,13 @@ pub struct Refusal {
     pub message: String,
 }
 
+/// A message may quote what was sent; in older versions of the protocol it must fit 32767 bytes.
+const MESSAGE_CHARS_MAX: usize = 2000;
+
 impl Refusal {
     fn new(code: ErrorCode, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into() }
+        let message: String = message.into();
+        Refusal { code, message: message.chars().take(MESSAGE_CHARS_MAX).collect() }
     }
 }
 
@@ -137,6 +141,10 @@ impl Controller {
     /// The image of everything replayed so far: publish it when that is committed.
     pub fn image(&self) -> Arc<ClusterImage> {
         self.image.clone()
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.config.limits
     }
 
     /// The configs this broker was started with.
