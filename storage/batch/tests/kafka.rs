@@ -1,5 +1,6 @@
 //! Bytes that a Kafka 4.4.0 broker stored: per codec, one batch of librdkafka (kcat: idempotent, null and empty values, headers) and
 //! one of Kafka's own console producer. `tests/data/kafka-4.4-<codec>.log` is the segment as it lay on disk.
+#![allow(clippy::disallowed_methods)] // it reads its data
 
 use ringmain_batch::*;
 use ringmain_buffer::Buf;
