@@ -11,6 +11,7 @@ mod files;
 mod find;
 mod fold;
 pub mod index;
+pub mod inspect;
 mod jobs;
 mod journal;
 mod log;

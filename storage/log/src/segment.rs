@@ -186,12 +186,12 @@ pub(crate) struct SealedSegment {
 }
 
 /// `<20 digits>.log` and so on.
-pub(crate) fn file_name(base: Offset, extension: &str) -> String {
+pub fn file_name(base: Offset, extension: &str) -> String {
     format!("{:020}.{extension}", base.0)
 }
 
 /// The base offset and extension of a file of a log's directory.
-pub(crate) fn parse_file_name(name: &str) -> Option<(Offset, &str)> {
+pub fn parse_file_name(name: &str) -> Option<(Offset, &str)> {
     let (digits, extension) = name.split_once('.')?;
     if digits.len() != 20 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
