@@ -52,6 +52,8 @@ pub enum StartError {
         value: String,
         allowed: String,
     },
+    /// Properties that can't be used, each with what is allowed.
+    Properties(String),
     /// The node ran, and had to end: the disk failed before it was ready, or a core's thread died.
     Failed(String),
 }
@@ -79,6 +81,7 @@ impl StartError {
             }
             StartError::Cores { found, .. } => format!("start with --cores {found}"),
             StartError::Config { name, allowed, .. } => format!("{name} takes {allowed}"),
+            StartError::Properties(_) => "correct them in the file of --config, or by --set".into(),
             StartError::Failed(_) => "see the log above".into(),
         }
     }
@@ -118,7 +121,7 @@ impl fmt::Display for StartError {
                 write!(f, "{}: its journals are of {found} cores, not {asked}", path.display())?
             }
             StartError::Config { name, value, .. } => write!(f, "{name}={value}: not a legal value")?,
-            StartError::Failed(why) => f.write_str(why)?,
+            StartError::Properties(why) | StartError::Failed(why) => f.write_str(why)?,
         }
         write!(f, "; {}", self.remedy())
     }

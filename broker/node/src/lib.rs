@@ -3,11 +3,19 @@
 
 mod admin;
 mod config;
+mod core;
+mod directory;
 mod error;
+mod executor;
 mod exposition;
+mod hands;
 mod log_lines;
+mod mesh;
 mod metrics;
+mod node;
 mod notes;
+mod properties;
+mod resources;
 
 pub use admin::{Admin, AdminLimits, Serving};
 pub use config::{HostPort, NodeConfig};
@@ -85,6 +93,5 @@ pub fn run(config: NodeConfig) -> Result<(), StartError> {
 
 /// As [`run`], with the caller's hooks.
 pub fn run_with(config: NodeConfig, hooks: Hooks) -> Result<(), StartError> {
-    let _ = (config, hooks);
-    Err(StartError::Failed("the hands are not in this commit yet".into()))
+    node::run(config, hooks)
 }

@@ -1,4 +1,5 @@
 //! The socket half over loopback.
+#![allow(clippy::unit_arg)]
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -1,0 +1,111 @@
+//! One core: its shard, its hands, and what a turn does with them. Knows no executor.
+
+use ringmain_shard::{Config, Effects, Hands, Shard, turn};
+use ringmain_types::{Instant, Now, WallMs};
+
+use crate::hands::CoreHands;
+
+/// A core that is never idle still gives background work a slice this often.
+const BACKGROUND_EVERY_NS: u64 = 10_000_000;
+/// Gauges are published this often.
+const PUBLISH_EVERY_NS: u64 = 200_000_000;
+/// A core without work goes round this often: a core that does not is stuck (`/health/live`).
+const BEAT_NS: u64 = 1_000_000_000;
+
+pub struct Core {
+    shard: Shard,
+    hands: CoreHands,
+    effects: Effects,
+    background_bytes: u32,
+    background_at: u64,
+    published_at: u64,
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Busy,
+    Idle,
+    Stopped,
+}
+
+/// Both clocks.
+pub fn now() -> Now {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Now { mono: Instant(ringmain_ring::monotonic_ns()), wall: WallMs(wall.as_millis() as i64) }
+}
+
+impl Core {
+    /// Opens the shard; its first operations are submitted.
+    pub fn new(config: Config, mut hands: CoreHands) -> Core {
+        let now = now();
+        let mut effects = Effects::default();
+        let background_bytes = config.limits.background_bytes_per_turn;
+        hands.begin(now);
+        let shard = Shard::open(config, now, &mut effects);
+        hands.perform(&mut effects);
+        Core { shard, hands, effects, background_bytes, background_at: now.mono.0, published_at: 0 }
+    }
+
+    pub fn turn(&mut self) -> Turn {
+        let now = now();
+        self.hands.begin(now);
+        let mut busy = turn(&mut self.shard, &mut self.hands, now, &mut self.effects);
+        if !busy || now.mono.0 >= self.background_at + BACKGROUND_EVERY_NS {
+            self.background_at = now.mono.0;
+            busy |= self.shard.background(now, self.background_bytes, &mut self.effects);
+            self.hands.perform(&mut self.effects);
+        }
+        if now.mono.0 >= self.published_at + PUBLISH_EVERY_NS {
+            self.published_at = now.mono.0;
+            self.hands.publish();
+        }
+        match busy {
+            _ if self.hands.stopped() => Turn::Stopped,
+            true => Turn::Busy,
+            false => Turn::Idle,
+        }
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        let shard = self.shard.deadline().map(|at| at.0);
+        shard.into_iter().chain(self.hands.deadline_ns()).min()
+    }
+
+    /// Looks for news until `until_ns` without a system call (but for giving way to a flush that runs on this core). True when
+    /// there is some.
+    pub fn spin(&mut self, until_ns: u64) -> bool {
+        let deadline = self.deadline_ns().unwrap_or(u64::MAX);
+        loop {
+            if self.hands.ready() {
+                return true;
+            }
+            if self.hands.ring().disk_busy() {
+                std::thread::yield_now();
+            } else {
+                for _ in 0..16 {
+                    std::hint::spin_loop();
+                }
+            }
+            let now = ringmain_ring::monotonic_ns();
+            if now >= deadline {
+                return true;
+            }
+            if now >= until_ns {
+                return false;
+            }
+        }
+    }
+
+    /// Whether the core may sleep on its eventfd until its deadline. `wake` must follow either way.
+    pub fn sleep(&mut self) -> bool {
+        // A sleeper's gauges stay right.
+        self.hands.publish();
+        let beat = ringmain_ring::monotonic_ns() + BEAT_NS;
+        self.hands.sleep(Some(self.deadline_ns().map_or(beat, |at| at.min(beat))))
+    }
+
+    pub fn wake(&mut self) {
+        self.hands.wake()
+    }
+}
