@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::{cargo, layers, succeeds};
+use crate::{cargo, layers, sim, succeeds};
 
 type Step = (&'static str, fn() -> bool);
 
@@ -13,6 +13,9 @@ pub fn run() -> bool {
         ("clippy", || succeeds(cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
         ("layers", layers::run),
         ("unit and transcript tests", || succeeds(cargo(&["test", "--quiet", "--workspace"]))),
+        ("simulator: seeds that once failed", sim::old_failures),
+        ("simulator: power cut at every disk operation", sim::cuts),
+        ("simulator: fresh seeds", sim::fresh),
     ];
     let mut outcomes = Vec::new();
     for (name, step) in steps {
