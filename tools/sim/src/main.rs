@@ -31,7 +31,12 @@ thread_local! {
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
-        let text = format!("{panic}\n{}", std::backtrace::Backtrace::capture());
+        // Of the frames only ours.
+        let trace = std::backtrace::Backtrace::force_capture().to_string();
+        let lines: Vec<&str> = trace.lines().collect();
+        let ours = lines.windows(2).filter(|pair| pair[1].trim_start().starts_with("at ./"));
+        let ours: Vec<String> = ours.map(|pair| format!("{} {}", pair[0].trim(), pair[1].trim())).collect();
+        let text = format!("{panic}\n{}", ours.join("\n"));
         PANIC.with(|slot| *slot.borrow_mut() = Some(text));
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();

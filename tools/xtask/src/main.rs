@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod clients;
 mod layers;
+mod mutations;
 mod sim;
 
 use std::path::PathBuf;
@@ -18,7 +19,8 @@ cargo xtask sim --seed N            one history of the simulator, readable
 cargo xtask sim --seeds FROM..TO    many, on both cores; or --count K from a random start; or --cuts (power cut at every operation)
 cargo xtask conformance             real clients with asserted results: kcat, Kafka's tools, librdkafka, franz-go, kafka-python
 cargo xtask torture [--kills N]     kill -9 at random moments under load, then everything acknowledged is looked for
-cargo xtask bench [--rounds N ...]    Ringmain beside the ceiling probe, written to perf/results; `--help` names the rest";
+cargo xtask bench [--rounds N ...]    Ringmain beside the ceiling probe, written to perf/results; `--help` names the rest
+cargo xtask mutations [NAME...]     puts known bugs back and sees that the simulator finds them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         ("sim", rest) => sim::run(rest),
         ("conformance", rest) => clients::conformance(rest),
         ("torture", rest) => clients::torture(rest),
+        ("mutations", rest) => mutations::run(rest),
         _ => {
             eprintln!("{USAGE}");
             false
