@@ -19,13 +19,13 @@ pub struct SimMesh {
     delay_ns: (u64, u64),
     calls_max: usize,
     rings: BTreeMap<Ring, Lane>,
-    /// Asked and not yet answered, with who is to answer.
-    open: BTreeMap<CallId, ShardId>,
+    /// Asked and not yet answered, with who is to answer: each pair has slots of its own.
+    open: BTreeSet<(CallId, ShardId)>,
     /// Of each pair (from, to): how many of `open`.
     unanswered: BTreeMap<(ShardId, ShardId), usize>,
-    answered: BTreeSet<CallId>,
+    answered: BTreeSet<(CallId, ShardId)>,
     /// Answered with `Waiting`: one `Ready` may follow.
-    watched: BTreeMap<CallId, ShardId>,
+    watched: BTreeSet<(CallId, ShardId)>,
     pub messages: u64,
 }
 
@@ -41,10 +41,10 @@ impl SimMesh {
             delay_ns,
             calls_max: usize::from(calls_max),
             rings: BTreeMap::new(),
-            open: BTreeMap::new(),
+            open: BTreeSet::new(),
             unanswered: BTreeMap::new(),
             answered: BTreeSet::new(),
-            watched: BTreeMap::new(),
+            watched: BTreeSet::new(),
             messages: 0,
         }
     }
@@ -76,7 +76,7 @@ impl SimMesh {
                 if id.from != from {
                     return Err(format!("shard {} sends a call of shard {}", from.0, id.from.0));
                 }
-                if self.open.insert(*id, to).is_some() || self.answered.contains(id) {
+                if !self.open.insert((*id, to)) || self.answered.contains(&(*id, to)) {
                     return Err(format!("{id:?} is used twice"));
                 }
                 let count = self.unanswered.entry((from, to)).or_default();
@@ -86,21 +86,21 @@ impl SimMesh {
                 }
             }
             Mesh::Return { id, result: Return::Ready } => {
-                if self.watched.remove(id) != Some(from) {
+                if !self.watched.remove(&(*id, from)) {
                     return Err(format!("shard {} says Ready to {id:?}, which does not wait for it", from.0));
                 }
             }
             Mesh::Return { id, result } => {
-                if self.open.remove(id) != Some(from) || id.from != to {
+                if !self.open.remove(&(*id, from)) || id.from != to {
                     return Err(format!(
                         "shard {} answers {id:?}, which nobody asked of it or which is answered",
                         from.0
                     ));
                 }
-                self.answered.insert(*id);
+                self.answered.insert((*id, from));
                 *self.unanswered.entry((to, from)).or_default() -= 1;
                 if matches!(result, Return::Waiting { .. }) {
-                    self.watched.insert(*id, from);
+                    self.watched.insert((*id, from));
                 }
             }
             Mesh::Cancel { .. } | Mesh::Image(_) | Mesh::Applied { .. } => {}

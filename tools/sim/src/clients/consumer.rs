@@ -227,8 +227,10 @@ impl Consumer {
             }
         }
         context.ledger.end_seen("high watermark", key, floor.end, part.high_watermark);
-        context.ledger.bounds(key, part.log_start_offset, part.high_watermark);
-        context.ledger.start_seen(key, floor.start, part.log_start_offset);
+        if self.style.version >= 5 {
+            context.ledger.bounds(key, part.log_start_offset, part.high_watermark);
+            context.ledger.start_seen(key, floor.start, part.log_start_offset);
+        }
         if part.last_stable_offset > part.high_watermark {
             context.fail("last stable offset <= high watermark", format!("{key:?}"));
         }
