@@ -89,7 +89,8 @@ pub struct Plan {
     /// Faults stop here; then everything must end within `CALM_NS_MAX`.
     pub chaos_ns: u64,
     pub flush_covers: bool,
-    /// A clean stop may be followed by a start with another number of shards.
+    /// A clean stop may be followed by a start with another number of shards. Off until a shard can hand its logs' states to the
+    /// next set of journals (`Store::export`).
     pub reshards: bool,
     /// Power is cut at this point: each submission and each completion of a disk operation is one.
     pub cut_at: Option<u64>,
@@ -136,7 +137,7 @@ impl Plan {
             faults,
             chaos_ns: random.between(100, 600) * 1_000_000,
             flush_covers: random.chance(0.7),
-            reshards: random.chance(0.3),
+            reshards: false,
             cut_at: None,
             work,
         }
