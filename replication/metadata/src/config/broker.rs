@@ -35,7 +35,6 @@ pub struct BrokerConfig {
     pub connections_per_address_max: u32,
     pub fetch_sessions_max: u32,
     pub retention_check_ms: u64,
-    pub producer_expiration_ms: u64,
     pub rack: Option<String>,
 }
 
@@ -89,7 +88,6 @@ impl BrokerConfig {
             connections_per_address_max: small("max.connections.per.ip"),
             fetch_sessions_max: small("max.incremental.fetch.session.cache.slots"),
             retention_check_ms: natural("log.retention.check.interval.ms"),
-            producer_expiration_ms: natural("producer.id.expiration.ms"),
             rack: given.get("broker.rack").cloned(),
             warnings,
             given,
@@ -117,6 +115,9 @@ impl BrokerConfig {
         }
         if given("max.connections.per.ip") {
             limits.connections_per_address_max = self.connections_per_address_max;
+        }
+        if given("log.retention.check.interval.ms") {
+            limits.retention_check_ms = self.retention_check_ms;
         }
         if given("max.incremental.fetch.session.cache.slots") {
             limits.fetch_sessions_max = self.fetch_sessions_max;
