@@ -210,6 +210,10 @@ impl Shard {
         let (host, port) = &self.config.advertised;
         let records = control.controller.start(&self.config.cluster_id, host, *port);
         if let Err(code) = self.control_append(now, &records) {
+            // A stop that came first: nothing failed.
+            if self.closing() {
+                return;
+            }
             let error = DiskError { operation: "append", path: LOG_NAME.to_owned(), errno: DiskError::EIO };
             self.failed = Some(error);
             if let Some(control) = &mut self.control {

@@ -84,6 +84,7 @@ impl Shard {
         if self.closing() {
             return self.answer(id, Return::Failed(ErrorCode::NotLeaderOrFollower), out);
         }
+        let Some(call) = self.hold_call(id, deadline, call) else { return };
         match call {
             Call::Produce { acks, parts } => self.serve_produce(now, (id, deadline), acks, parts, out),
             Call::Fetch { parts, bytes_max, min_bytes, wait } => {

@@ -91,8 +91,14 @@ pub struct Shard {
     loopback: VecDeque<Mesh>,
     pub(crate) failed_calls: VecDeque<(Waiter, Return)>,
     events: Vec<StoreEvent>,
+    /// The journal is replayed: logs may be made.
+    opened: bool,
+    /// Came before that; the newest is enough.
+    early_image: Option<Arc<ClusterImage>>,
     /// Requests that came before the shard was ready; the sessions bound their number.
     held: Vec<Request>,
+    /// Calls of shards that were ready earlier; their slots bound the number.
+    held_calls: Vec<(CallId, Instant, Call)>,
     /// What is decompressed, again and again.
     pub(crate) scratch: Vec<u8>,
 }
@@ -149,7 +155,10 @@ impl Shard {
             loopback: VecDeque::new(),
             failed_calls: VecDeque::new(),
             events: Vec::new(),
+            opened: false,
+            early_image: None,
             held: Vec::new(),
+            held_calls: Vec::new(),
             scratch: Vec::new(),
             config,
         }
@@ -325,6 +334,8 @@ impl Shard {
                 }
             }
             Mesh::Cancel { id } => self.cancelled(id, out),
+            // A log made before the journal is replayed would begin anew.
+            Mesh::Image(image) if !self.opened => self.early_image = Some(image),
             Mesh::Image(image) => self.apply_image(now, image, out),
             Mesh::Applied { next } => self.control_applied(from, next, out),
         }
@@ -367,8 +378,12 @@ impl Shard {
     fn event(&mut self, now: Now, event: StoreEvent, out: &mut Effects) {
         match event {
             StoreEvent::Opened => {
+                self.opened = true;
                 if self.config.shard == ShardId(0) {
                     self.control_open(now);
+                }
+                if let Some(image) = self.early_image.take() {
+                    self.apply_image(now, image, out);
                 }
             }
             StoreEvent::Recovered { log, partition, report } => {
@@ -479,6 +494,9 @@ impl Shard {
         if self.applied.replace(next).is_none() {
             out.notes.push(Note::Ready);
             self.requests.extend(std::mem::take(&mut self.held));
+            for (id, deadline, call) in std::mem::take(&mut self.held_calls) {
+                self.loopback.push_back(Mesh::Call { id, deadline, call });
+            }
         }
         self.send(ShardId(0), Mesh::Applied { next }, out);
     }
@@ -489,6 +507,16 @@ impl Shard {
             return Some(request);
         }
         self.held.push(request);
+        None
+    }
+
+    /// As `hold`, for a call: its caller may have been ready first. What changes metadata is asked of shard 0 alone, and only by those
+    /// who have an image.
+    pub(crate) fn hold_call(&mut self, id: CallId, deadline: Instant, call: Call) -> Option<Call> {
+        if self.applied.is_some() || matches!(call, Call::Control { .. } | Call::AutoCreate { .. }) {
+            return Some(call);
+        }
+        self.held_calls.push((id, deadline, call));
         None
     }
 
