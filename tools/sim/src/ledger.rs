@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringmain_types::{Offset, Partition, ProducerId, TopicId};
+use ringmain_types::{ErrorCode, Offset, Partition, ProducerId, TopicId};
 
 use crate::value::ValueId;
 
@@ -80,6 +80,8 @@ pub struct Ledger {
     pub read: u64,
     /// What is heard now was said by a process that has ended since.
     pub late: bool,
+    /// A clean stop is under way: shards that are done send clients elsewhere.
+    pub stopping: bool,
     broken: Option<Broken>,
 }
 
@@ -90,6 +92,15 @@ impl Ledger {
 
     pub fn fail(&mut self, invariant: &'static str, text: String) {
         self.broken.get_or_insert(Broken { invariant, text });
+    }
+
+    /// What a broker that is short of something, or stops, may answer; everything else breaks the promise that a topic has no window.
+    pub fn legal(&self, error: ErrorCode) -> bool {
+        match error {
+            ErrorCode::RequestTimedOut | ErrorCode::ThrottlingQuotaExceeded | ErrorCode::NotEnoughReplicas => true,
+            ErrorCode::NotLeaderOrFollower | ErrorCode::NotController => self.stopping || self.late,
+            _ => false,
+        }
     }
 
     /// A topic whose creation was acknowledged, or that was found after a creation that nobody answered.

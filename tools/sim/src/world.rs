@@ -190,6 +190,7 @@ impl World {
         };
         self.outside.now_ns = self.outside.now_ns.max(at_ns);
         self.report.steps += 1;
+        self.ledger.stopping = self.stopping;
         self.ledger.late = life != self.outside.events.life;
         self.play(at_ns, event);
         if self.outside.cut {

@@ -91,7 +91,7 @@ impl Admin {
             // It has as many already, by a request that was not answered.
             ErrorCode::InvalidPartitions if self.unsure => {}
             ErrorCode::None => {}
-            error if super::producer::legal(error) => return self.unsure = true,
+            error if context.ledger.legal(error) => return self.unsure = true,
             error => {
                 let text = format!("{}: {error:?} {:?}", topic.name, topic.error_message);
                 return context.fail("a topic can be given more partitions", text);
@@ -137,7 +137,7 @@ impl Admin {
         match topic.error_code {
             ErrorCode::None => self.ready(context, topic.topic_id),
             ErrorCode::TopicAlreadyExists if self.unsure => self.find = true,
-            error if super::producer::legal(error) => self.unsure = true,
+            error if context.ledger.legal(error) => self.unsure = true,
             error => {
                 let text = format!("{}: {error:?} {:?}", topic.name, topic.error_message);
                 context.fail("a legal topic is created", text);
@@ -152,7 +152,7 @@ impl Admin {
         };
         if topic.error_code == ErrorCode::None {
             self.ready(context, topic.topic_id);
-        } else if !(create && super::producer::legal(topic.error_code)) {
+        } else if !(create && context.ledger.legal(topic.error_code)) {
             context.fail("a topic that exists is found", format!("{:?}: {:?}", topic.name, topic.error_code));
         }
     }

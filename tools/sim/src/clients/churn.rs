@@ -23,7 +23,6 @@ use ringmain_wire::{
 };
 
 use super::line::{Line, reply};
-use super::producer::legal;
 use super::{Client, Context};
 use crate::ledger::{Keeping, Key, Ledger, Topic, TopicNumber};
 use crate::network::Link;
@@ -64,6 +63,8 @@ pub struct Churn {
     /// Written in this life of the topic: an acks=0 record, then an acked one, on each partition.
     sent: Vec<[ValueId; 2]>,
     alone: bool,
+    /// A creation or deletion was not answered; it may be done yet.
+    doubt: bool,
 }
 
 impl Churn {
@@ -80,6 +81,7 @@ impl Churn {
             next_number: 0,
             sent: Vec::new(),
             alone: true,
+            doubt: false,
         }
     }
 
@@ -247,7 +249,8 @@ impl Churn {
                 self.alone = true;
                 self.exists(context, topic.topic_id);
             }
-            error if legal(error) => self.step = Step::Find,
+            error if context.ledger.legal(error) => self.step = Step::Find,
+            ErrorCode::TopicAlreadyExists if self.doubt => self.step = Step::Find,
             error => context.fail("a deleted topic's name is free at once", format!("{}: {error:?}", self.name)),
         }
     }
@@ -286,7 +289,7 @@ impl Churn {
                     // Sent before it on the same connection: no window, so it is there too.
                     context.ledger.acked(key, Offset(part.base_offset.0 - 1), &[lone]);
                 }
-                (false, error, _) if legal(error) => self.alone = false,
+                (false, error, _) if context.ledger.legal(error) => self.alone = false,
                 (gone, error, _) => {
                     let invariant = if gone { "a deleted topic is gone at once" } else { "no window after a creation" };
                     context.fail(invariant, format!("produce to {} {:?}: {error:?}", self.name, part.index));
@@ -304,7 +307,7 @@ impl Churn {
     fn listed(&mut self, context: &mut Context<'_>, frame: &[u8]) {
         let Some(body) = reply::<ListOffsetsResponse<'_>>(context, &LIST_OFFSETS, 7, frame) else { return };
         for part in body.topics.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>()) {
-            if part.error_code != ErrorCode::None && !legal(part.error_code) {
+            if part.error_code != ErrorCode::None && !context.ledger.legal(part.error_code) {
                 let text = format!("list {} {:?}: {:?}", self.name, part.partition_index, part.error_code);
                 context.fail("no window after a creation", text);
             } else if self.alone && part.error_code == ErrorCode::None && part.offset.0 != 2 {
@@ -327,7 +330,7 @@ impl Churn {
                         context.fail("a new topic holds what was sent to it", text);
                     }
                 }
-                (false, error) if legal(error) => {}
+                (false, error) if context.ledger.legal(error) => {}
                 (gone, error) => {
                     let invariant = if gone { "a deleted topic is gone at once" } else { "no window after a creation" };
                     context.fail(invariant, format!("fetch {} {:?}: {error:?}", self.name, part.partition_index));
@@ -341,11 +344,15 @@ impl Churn {
         let Some(body) = reply::<DeleteTopicsResponse<'_>>(context, &DELETE_TOPICS, 6, frame) else { return };
         let Some(topic) = body.responses.iter().next() else { return };
         match topic.error_code {
+            ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId if self.doubt => {
+                self.gone(context, number);
+                self.step = Step::GoneFetch;
+            }
             ErrorCode::None => {
                 self.gone(context, number);
                 self.step = Step::GoneFetch;
             }
-            error if legal(error) => self.step = Step::Find,
+            error if context.ledger.legal(error) => self.step = Step::Find,
             error => context.fail("a topic that exists can be deleted", format!("{}: {error:?}", self.name)),
         }
     }
@@ -371,7 +378,9 @@ impl Client for Churn {
     fn closed(&mut self, context: &mut Context<'_>, link: Link) {
         for at in 0..2 {
             let lost = self.lines[at].closed(context, link);
-            if lost.is_some_and(|lost| !lost.is_empty()) {
+            let lost = lost.unwrap_or_default();
+            self.doubt |= lost.iter().any(|(step, _)| matches!(step, Step::Create | Step::Delete));
+            if !lost.is_empty() {
                 self.step = Step::Find;
                 self.alone = false;
             }

@@ -98,7 +98,7 @@ impl Consumer {
             return context.fail("answers name what was asked", format!("ListOffsets of {key:?}"));
         };
         if part.error_code != ErrorCode::None {
-            if !super::producer::legal(part.error_code) {
+            if !context.ledger.legal(part.error_code) {
                 context.fail("a topic that was acknowledged lists offsets", format!("{key:?}: {:?}", part.error_code));
             }
             return;
@@ -165,7 +165,7 @@ impl Consumer {
                 // A shard that needs the slot may end any session.
                 return self.forget_session();
             }
-            error if super::producer::legal(error) => return self.forget_session(),
+            error if context.ledger.legal(error) => return self.forget_session(),
             error => return context.fail("a fetch is answered", format!("{error:?}, session {:?}", self.session)),
         }
         if self.style.session {
@@ -217,7 +217,7 @@ impl Consumer {
                 self.known.remove(&key);
                 return;
             }
-            error if super::producer::legal(error) => {
+            error if context.ledger.legal(error) => {
                 self.known.remove(&key);
                 return;
             }

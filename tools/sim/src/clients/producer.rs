@@ -222,7 +222,7 @@ impl Producer {
             return context.ledger.acked(key, base, &batch.values);
         }
         let follows = error == ErrorCode::OutOfOrderSequenceNumber && self.stumbled.contains(&key);
-        if !legal(error) && !follows {
+        if !context.ledger.legal(error) && !follows {
             context.fail("a topic that was acknowledged takes records", format!("{key:?}: {error:?}"));
         }
         if self.style.idempotent {
@@ -238,11 +238,6 @@ impl Producer {
             }
         }
     }
-}
-
-/// What a broker that is short of something may answer; everything else breaks the promise that a topic has no window.
-pub fn legal(error: ErrorCode) -> bool {
-    matches!(error, ErrorCode::RequestTimedOut | ErrorCode::ThrottlingQuotaExceeded | ErrorCode::NotEnoughReplicas)
 }
 
 impl Client for Producer {
@@ -283,7 +278,7 @@ impl Client for Producer {
                         context.say(|| format!("is {:?}", body.producer_id));
                         context.ledger.producer(body.producer_id);
                         self.identity = Some((body.producer_id, body.producer_epoch));
-                    } else if !legal(body.error_code) {
+                    } else if !context.ledger.legal(body.error_code) {
                         context.fail("producer ids are given", format!("{:?}", body.error_code));
                     }
                 }

@@ -40,7 +40,7 @@ impl Trimmer {
                 context.fail("deleted records stay deleted", text);
             }
             ErrorCode::None => context.ledger.deleted(asked.key, part.low_watermark),
-            error if super::producer::legal(error) => {}
+            error if context.ledger.legal(error) => {}
             error => context.fail("records below the end can be deleted", format!("{:?}: {error:?}", asked.key)),
         }
     }
