@@ -69,6 +69,7 @@ pub fn run(config: NodeConfig, hooks: Hooks) -> Result<(), StartError> {
 
 fn plan(config: &NodeConfig) -> Result<Plan, StartError> {
     let descriptors = resources::raise_descriptors();
+    resources::check_locked_memory()?;
     // Before anything is written: without io_uring nothing works.
     drop(Ring::new(&RingConfig::new(ShardId(0), 4)).map_err(StartError::IoUring)?);
     let node_id = node_id(config)?;
@@ -275,15 +276,34 @@ fn start_cores(plan: Plan, sinks: SinkFactory, reports: &Sender<Report>) -> Resu
             reports: reports.clone(),
             stop: stop.clone(),
         };
-        let failed = reports.clone();
+        let mut witness = Witness { core, reports: reports.clone(), built: false };
         let started = executor::start(plan.cpus[core], move || {
-            seat.take().inspect_err(|error| {
-                let _ = failed.send(Report::Failed(error.clone()));
+            let taken = seat.take();
+            witness.built = true;
+            taken.inspect_err(|error| {
+                let _ = witness.reports.send(Report::Failed(error.clone()));
             })
         });
         running.push(started.map_err(|error| StartError::Failed(format!("core {core}: {error}")))?);
     }
     Ok((Cores { running, stop, bells }, plan.directory))
+}
+
+/// Says so when a core's thread ends before it could build its core: then nobody else would.
+struct Witness {
+    core: usize,
+    reports: Sender<Report>,
+    built: bool,
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if !self.built {
+            let why =
+                format!("core {}: its executor did not start (is RLIMIT_MEMLOCK, ulimit -l, too low?)", self.core);
+            let _ = self.reports.send(Report::Failed(why));
+        }
+    }
 }
 
 /// What a core's thread is given to build its core from.

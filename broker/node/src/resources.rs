@@ -11,6 +11,8 @@ use crate::error::StartError;
 const DESCRIPTORS_PER_SHARD_MIN: u64 = 96;
 /// Descriptors of the process itself.
 const DESCRIPTORS_MIN: u64 = 64;
+/// glommio does not start an executor below this.
+const LOCKED_BYTES_MIN: u64 = 512 << 10;
 /// Below this a shard has no room for a frame of 1 MiB and its reply.
 const MEMORY_PER_SHARD_MIN: u64 = 64 << 20;
 
@@ -29,6 +31,18 @@ pub fn raise_descriptors() -> u64 {
     // Refused only where policy forbids it; then the soft limit stands.
     let _ = setrlimit(Resource::Nofile, raised);
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Raises the soft limit of locked memory to the hard one, and refuses what an executor could not start with.
+pub fn check_locked_memory() -> Result<(), StartError> {
+    let limit = getrlimit(Resource::Memlock);
+    let _ = setrlimit(Resource::Memlock, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    match getrlimit(Resource::Memlock).current {
+        Some(has) if has < LOCKED_BYTES_MIN => {
+            Err(StartError::Limit { name: "RLIMIT_MEMLOCK (locked memory in bytes)", has, needs: LOCKED_BYTES_MIN })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// For all shards together: what was asked, else a quarter of the memory that this process may use.
