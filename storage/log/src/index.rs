@@ -179,6 +179,12 @@ impl OffsetIndex {
         self.entries.is_empty()
     }
 
+    pub fn entries(&self) -> impl Iterator<Item = (Offset, Position)> {
+        let entry =
+            |(at, position): &(u32, u32)| (Offset(self.base.0.saturating_add((*at).into())), Position(*position));
+        self.entries.iter().map(entry)
+    }
+
     pub fn last(&self) -> Option<(Offset, Position)> {
         self.entries
             .last()
@@ -257,6 +263,10 @@ impl TimeIndex {
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = (WallMs, Offset)> {
+        self.entries.iter().map(|entry| self.entry(*entry))
     }
 
     pub fn last(&self) -> Option<(WallMs, Offset)> {

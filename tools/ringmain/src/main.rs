@@ -3,23 +3,29 @@
 
 mod cli;
 mod client;
+mod data_dir;
+mod dump;
 mod properties;
 mod settings;
 mod start;
 mod topic;
+mod verify;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, LogCommand};
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Start(args) => start::run(&args),
         Command::Topic(command) => ended(topic::run(&command)),
-        Command::Log(_) => ended(Err("not in this commit yet")),
-        Command::Version => ended(Ok::<(), &str>(println!("ringmain {}", env!("CARGO_PKG_VERSION")))),
+        Command::Log(command) => read_files(&command),
+        Command::Version => {
+            println!("ringmain {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
     }
 }
 
@@ -31,4 +37,20 @@ fn ended<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Fails when something is damaged, too: what is wrong was printed.
+fn read_files(command: &LogCommand) -> ExitCode {
+    let out = std::io::BufWriter::new(std::io::stdout().lock());
+    let (result, damaged) = match command {
+        LogCommand::Verify { paths } => {
+            let mut verify = verify::Verify::new(out);
+            (verify.paths(paths), verify.damaged)
+        }
+        LogCommand::Dump { paths, records } => {
+            let mut dump = dump::Dump { out, records: *records, damaged: 0 };
+            (dump.paths(paths), dump.damaged)
+        }
+    };
+    if damaged > 0 && result.is_ok() { ExitCode::FAILURE } else { ended(result) }
 }

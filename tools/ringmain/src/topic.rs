@@ -280,7 +280,11 @@ fn alter(
             check(name, result.error_code, result.error_message)?;
         }
     }
-    if connect.json { describe(connect, name, false) } else { Ok(println!("altered {name}")) }
+    if connect.json {
+        return describe(connect, name, false);
+    }
+    println!("altered {name}");
+    Ok(())
 }
 
 fn delete(connect: &Connect, names: &[String]) -> Result<(), ClientError> {
