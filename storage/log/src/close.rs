@@ -102,6 +102,7 @@ impl Store {
         steps.push(Step::of(small.close));
         if let Some(log) = self.log_any_mut(id) {
             log.jobs += 1;
+            log.at_rest = true;
         }
         self.jobs.add(Job::new(DiskClass::Background, steps, Then::Settled(id)));
         true

@@ -248,7 +248,7 @@ impl Store {
         if matches!(log.phase, Phase::Removing) {
             return tell_removed(log, draft);
         }
-        let hold = log.hold;
+        let hold = log.hold || log.at_rest;
         let plans: Vec<Plan> = log.open.iter().map(|s| plan(s, hold, state, least, block)).collect();
         let inline: usize = log.open.iter().zip(&plans).map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
         let epochs = if state { log.epochs.entries().len() } else { log.pending.epochs.len() };

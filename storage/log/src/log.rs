@@ -92,6 +92,8 @@ pub(crate) struct Log {
     pub cut: Option<Offset>,
     /// No block is written until the journal has said where the log ends now.
     pub hold: bool,
+    /// A clean stop gave its file the exact length: from here on the journal alone speaks for it, and no block is written again.
+    pub at_rest: bool,
     /// Of the oldest undeclared append.
     pub dirty_since: Option<Instant>,
     /// Jobs under way.
@@ -135,6 +137,7 @@ impl Log {
             in_flight: false,
             cut: None,
             hold: false,
+            at_rest: false,
             dirty_since: None,
             jobs: 0,
             full_until: None,
