@@ -33,6 +33,8 @@ pub struct Directory {
 pub struct Layout {
     pub journal_generation: u64,
     pub cores: usize,
+    /// All cores were ready with it once: then a missing journal is damage, not a beginning.
+    pub served: bool,
 }
 
 /// Who this broker is.
@@ -117,16 +119,35 @@ impl Directory {
         if cores == 0 || cores > usize::from(u16::MAX) {
             return Err(StartError::Malformed { path, why: format!("cores={cores} is no number of cores") });
         }
-        Ok(Some(Layout { journal_generation: properties.number("journal.generation")?, cores }))
+        let served = properties.text("served")? == "yes";
+        Ok(Some(Layout { journal_generation: properties.number("journal.generation")?, cores, served }))
     }
 
     /// The switch: before it the old journals are in force, after it the new ones.
     pub fn write_layout(&self, layout: Layout) -> Result<(), StartError> {
         let text = format!(
-            "format={LAYOUT_FORMAT}\njournal.generation={}\ncores={}\n",
-            layout.journal_generation, layout.cores
+            "format={LAYOUT_FORMAT}\njournal.generation={}\ncores={}\nserved={}\n",
+            layout.journal_generation,
+            layout.cores,
+            if layout.served { "yes" } else { "no" }
         );
         self.write(LAYOUT, &text)
+    }
+
+    /// Removes the journals of other generations than the one in force: what a change of the number of cores left behind.
+    pub fn remove_old_journals(&self, layout: Layout) -> io::Result<()> {
+        let kept = format!("journal-{}", layout.journal_generation);
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let other = name.to_str().is_some_and(|name| {
+                let generation = name.strip_prefix("journal-");
+                name != kept && generation.is_some_and(|generation| generation.parse::<u64>().is_ok())
+            });
+            if other {
+                fs::remove_dir_all(self.path.join(name))?;
+            }
+        }
+        Ok(())
     }
 
     /// As it was written at the first start; `node_id` must be what it was then. Made up at the first start.
@@ -237,7 +258,7 @@ mod tests {
         }
         assert!(directory.probe().unwrap().free_bytes > 0);
         assert_eq!(directory.layout().unwrap(), None);
-        let layout = Layout { journal_generation: 3, cores: 2 };
+        let layout = Layout { journal_generation: 3, cores: 2, served: true };
         directory.write_layout(layout).unwrap();
         assert_eq!(directory.layout().unwrap(), Some(layout));
         let identity = directory.identity(7).unwrap();

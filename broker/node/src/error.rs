@@ -40,12 +40,6 @@ pub enum StartError {
     },
     /// The kernel has no io_uring, or forbids it.
     IoUring(io::Error),
-    /// The directory's journals were written by another number of cores.
-    Cores {
-        path: PathBuf,
-        found: usize,
-        asked: usize,
-    },
     /// An option or property whose value can't be used.
     Config {
         name: String,
@@ -79,7 +73,6 @@ impl StartError {
             StartError::IoUring(_) => {
                 "allow it: kernel 6.1 or later, sysctl kernel.io_uring_disabled=0, and a seccomp profile (container) that lets io_uring_setup through".into()
             }
-            StartError::Cores { found, .. } => format!("start with --cores {found}"),
             StartError::Config { name, allowed, .. } => format!("{name} takes {allowed}"),
             StartError::Properties(_) => "correct them in the file of --config, or by --set".into(),
             StartError::Failed(_) => "see the log above".into(),
@@ -117,9 +110,6 @@ impl fmt::Display for StartError {
                 write!(f, "limit {name} is {has}, too low (a node needs {needs})")?
             }
             StartError::IoUring(error) => write!(f, "io_uring is not available: {error}")?,
-            StartError::Cores { path, found, asked } => {
-                write!(f, "{}: its journals are of {found} cores, not {asked}", path.display())?
-            }
             StartError::Config { name, value, .. } => write!(f, "{name}={value}: not a legal value")?,
             StartError::Properties(why) | StartError::Failed(why) => f.write_str(why)?,
         }

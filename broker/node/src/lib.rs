@@ -15,6 +15,7 @@ mod metrics;
 mod node;
 mod notes;
 mod properties;
+mod reshard;
 mod resources;
 
 pub use admin::{Admin, AdminLimits, Serving};

@@ -22,6 +22,7 @@ use crate::hands::{CoreHands, Parts, Report};
 use crate::mesh::{Bells, MeshEnds};
 use crate::metrics::Metrics;
 use crate::notes::{SinkFactory, observed};
+use crate::reshard::Resharding;
 use crate::{Admin, AdminLimits, Hooks, HostPort, NodeConfig, Started, resources};
 
 /// The one log directory of a node, for now.
@@ -90,9 +91,7 @@ fn plan(config: &NodeConfig) -> Result<Plan, StartError> {
     let identity = directory.identity(node_id)?;
     let layout = match found {
         Some(layout) if layout.cores == cores => layout,
-        Some(layout) => {
-            return Err(StartError::Cores { path: directory.path, found: layout.cores, asked: cores });
-        }
+        Some(layout) => reshard(&directory, &file_system, &limits, (layout, cores))?,
         None => first_layout(&directory, &file_system, &limits, cores)?,
     };
     Ok(Plan {
@@ -141,7 +140,26 @@ fn first_layout(
         let full = std::io::Error::from_raw_os_error(libc::ENOSPC);
         return Err(StartError::path("reserve journals in", directory.path.clone(), full));
     }
-    let layout = Layout { journal_generation: 1, cores };
+    let layout = Layout { journal_generation: 1, cores, served: false };
+    directory.write_layout(layout)?;
+    Ok(layout)
+}
+
+fn reshard(
+    directory: &Directory,
+    file_system: &FileSystem,
+    limits: &Limits,
+    (old, cores): (Layout, usize),
+) -> Result<Layout, StartError> {
+    tracing::info!(from = old.cores, to = cores, "another number of cores: the journals are made anew");
+    let resharding = Resharding {
+        path: &directory.path,
+        dir: DIR,
+        limits,
+        direct_io: file_system.direct_io,
+        journal_flush_covers: file_system.journal_flush_covers,
+    };
+    let layout = resharding.run(old, cores)?;
     directory.write_layout(layout)?;
     Ok(layout)
 }
@@ -224,9 +242,11 @@ fn serve(
     let metrics = Metrics::new(count, &plan.limits);
     let serving = admin.map(|admin| admin.serve(metrics.clone(), AdminLimits::default())).transpose();
     let _serving = serving.map_err(|error| StartError::Failed(format!("admin port: {error}")))?;
-    let (cores, _directory) = start_cores(plan, observed(metrics, hooks.sinks), &reports)?;
+    let layout = plan.layout;
+    let (cores, directory) = start_cores(plan, observed(metrics, hooks.sinks), &reports)?;
     match until_ready(&inbox, count)? {
         Begin::Ready => {
+            settle_layout(&directory, layout)?;
             let ready_ms = begun.elapsed().as_millis() as u64;
             tracing::info!(listen = %started.listen, cluster_id = started.cluster_id, cores = count, ready_ms, "ready");
             (hooks.started)(&Started { ready_ms, ..started });
@@ -241,6 +261,17 @@ fn serve(
         tracing::info!("stopped");
     } else {
         tracing::warn!("the clean stop took too long; what is acknowledged is durable, and the next start recovers");
+    }
+    Ok(())
+}
+
+/// Once every core was ready: its journals exist, and no others are needed.
+fn settle_layout(directory: &Directory, layout: Layout) -> Result<(), StartError> {
+    if !layout.served {
+        directory.write_layout(Layout { served: true, ..layout })?;
+    }
+    if let Err(error) = directory.remove_old_journals(layout) {
+        tracing::warn!(%error, "journals that are no longer in force could not be removed");
     }
     Ok(())
 }
@@ -263,6 +294,7 @@ fn start_cores(plan: Plan, sinks: SinkFactory, reports: &Sender<Report>) -> Resu
                 limits: plan.limits.clone(),
                 seed: getrandom::u64().map_err(|error| StartError::Failed(error.to_string()))?,
                 journal_generation: plan.layout.journal_generation,
+                journal_exists: plan.layout.served,
                 journal_flush_covers: plan.file_system.journal_flush_covers,
                 cluster_id: plan.identity.cluster_id.clone(),
                 advertised: plan.advertised.clone(),

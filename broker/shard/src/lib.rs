@@ -157,6 +157,8 @@ pub struct Config {
     pub limits: Limits,
     pub seed: u64,
     pub journal_generation: u64,
+    /// The node saw all journals of this generation made: a missing one is damage.
+    pub journal_exists: bool,
     pub journal_flush_covers: bool,
     pub cluster_id: String,
     /// What clients are told: `advertised.listeners`.

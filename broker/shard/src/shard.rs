@@ -123,8 +123,7 @@ impl Shard {
             limits: config.limits.clone(),
             seed: config.seed,
             journal_generation: config.journal_generation,
-            // The node knows whether this directory ever served; until it says so, a missing journal is a first start.
-            journal_exists: false,
+            journal_exists: config.journal_exists,
             journal_flush_covers: config.journal_flush_covers,
         };
         let (shard, shards, limits) = (config.shard, config.shards, &config.limits);

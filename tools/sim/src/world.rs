@@ -495,6 +495,7 @@ impl World {
             journal_flush_covers: self.plan.flush_covers,
             cluster_id: "simulated-cluster-0001".into(),
             advertised: ("sim".into(), 9092),
+            journal_exists: false,
             dir_path: "/sim".into(),
             properties: BTreeMap::new(),
         }

@@ -33,6 +33,7 @@ impl Fixture {
             journal_flush_covers: true,
             cluster_id: "cluster".into(),
             advertised: ("here".into(), 9092),
+            journal_exists: false,
             dir_path: "/d".into(),
             properties: BTreeMap::new(),
         };
