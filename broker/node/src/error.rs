@@ -69,7 +69,7 @@ impl StartError {
                 io::ErrorKind::PermissionDenied => "give a port above 1023".into(),
                 _ => "give an address of this machine".into(),
             },
-            StartError::Limit { name, needs, .. } => format!("raise it (ulimit, LimitNOFILE=) to at least {needs} ({name})"),
+            StartError::Limit { name, needs, .. } => format!("raise {name} to at least {needs} (ulimit, or the service's Limit... setting)"),
             StartError::IoUring(_) => {
                 "allow it: kernel 6.1 or later, sysctl kernel.io_uring_disabled=0, and a seccomp profile (container) that lets io_uring_setup through".into()
             }
