@@ -257,12 +257,13 @@ impl Store {
             let space = s.allocated >= s.end.next_multiple_of(block);
             waits && s.file_id().is_some() && space && s.undeclared() == 0 && s.writing_to == s.written_to
         };
-        let bases: Vec<Offset> = log.open.iter().filter(|s| ready(s)).map(|s| s.base).collect();
-        for base in bases {
+        // Oldest first, one behind the other: recovery takes what lies below the first open segment for sealed, and nothing above it.
+        let oldest = log.open.front().filter(|s| ready(s)).map(|s| s.base);
+        if let Some(base) = oldest {
             let Some(job) = self.seal_job(id, base, pool) else {
                 // No memory now.
                 self.settle_later.insert(id.slot);
-                continue;
+                return;
             };
             if let Some(log) = self.log_mut(id) {
                 log.jobs += 1;

@@ -121,10 +121,11 @@ impl Log {
     /// Base, end offset and length of the segment that holds `offset`.
     pub(crate) fn segment_of(&self, offset: Offset) -> Option<(Offset, Offset, u32)> {
         let open = self.open.iter().rev().find(|segment| segment.base <= offset);
-        if let Some(segment) = open {
-            return Some((segment.base, segment.next, segment.end));
-        }
-        self.sealed.range(..=offset).next_back().map(|(_, segment)| (segment.base, segment.next, segment.bytes))
+        let open = open.map(|segment| (segment.base, segment.next, segment.end));
+        let sealed = self.sealed.range(..=offset).next_back();
+        let sealed = sealed.map(|(base, segment)| (*base, segment.next, segment.bytes));
+        // Whichever is nearer: an order of sealing must not matter here.
+        open.max(sealed)
     }
 
     pub(crate) fn index_of(&self, base: Offset) -> Option<&SegmentIndex> {
