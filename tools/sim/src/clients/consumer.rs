@@ -239,9 +239,23 @@ impl Consumer {
             return;
         }
         if let Err(broken) = take(place, &mut self.scratch, context, key, bytes, part.high_watermark) {
-            context.fail(broken.0, format!("{key:?} from {}: {}", floor.from, broken.1));
+            let text = format!("{key:?} from {}: {}; of {:?}", floor.from, broken.1, outline(bytes));
+            context.fail(broken.0, text);
         }
     }
+}
+
+/// Offsets and lengths of what look like batches.
+fn outline(mut bytes: &[u8]) -> Vec<(i64, i64, u32)> {
+    let mut outline = Vec::new();
+    while let Ok(header) = BatchHeader::parse(bytes) {
+        outline.push((header.base.0, header.next().0, header.info.bytes));
+        bytes = bytes.get(header.info.bytes as usize..).unwrap_or_default();
+        if bytes.len() < HEADER_BYTES {
+            break;
+        }
+    }
+    outline
 }
 
 /// Walks through whole batches and hands each record to the ledger.
