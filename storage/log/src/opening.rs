@@ -51,6 +51,11 @@ enum Stage {
         found: Super,
         left: u32,
     },
+    /// The life that made it may have been killed before its name was durable.
+    NameSync {
+        bytes: u64,
+        left: u32,
+    },
     Super {
         bytes: u64,
     },
@@ -207,7 +212,9 @@ impl Store {
             (Stage::Open, Ok(DiskOk::Opened { .. })) if !opening.seed.is_empty() => {
                 return Err(self.journal_error("it exists, though its logs come from another generation"));
             }
-            (Stage::Open, Ok(DiskOk::Opened { bytes })) => Stage::Super { bytes },
+            (Stage::Open, Ok(DiskOk::Opened { bytes })) => Stage::NameSync { bytes, left: 2 },
+            (Stage::NameSync { bytes, left: ..2 }, Ok(_)) => Stage::Super { bytes },
+            (Stage::NameSync { bytes, left }, Ok(_)) => Stage::NameSync { bytes, left: left - 1 },
             (Stage::Open, Err(error)) if error.missing() && !self.config.journal_exists => {
                 let found = self.new_super();
                 let (dir, path) = (self.config.dir, format!("{}.new", self.journal_path()));
@@ -286,6 +293,8 @@ impl Store {
                 opening.stage = Stage::Resume;
                 return Ok(true);
             }
+            Stage::NameSync { left: 2, .. } => DiskKind::SyncDir { dir, path: self.journal_dir() },
+            Stage::NameSync { .. } => DiskKind::SyncDir { dir, path: String::new() },
             Stage::Super { .. } => match read(pool, file, 0, block) {
                 Some(kind) => kind,
                 None => return Ok(false),
