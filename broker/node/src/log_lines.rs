@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use ringmain_log::{Damage, Recovery};
-use ringmain_metadata::ClusterImage;
 use ringmain_session::Close;
 use ringmain_shard::Note;
 use ringmain_types::{Instant, Now, Partition, ShardId};
 
+use crate::metrics::Metrics;
 use crate::notes::NoteSink;
 
 /// Lines about single connections that a core writes in a second; more are counted and named in the next.
@@ -17,7 +17,8 @@ const DAMAGE_LINES: usize = 20;
 
 pub(crate) struct LogLines {
     shard: u16,
-    image: Option<Arc<ClusterImage>>,
+    /// Knows the topics' names, on whichever core they came up.
+    metrics: Arc<Metrics>,
     rate: Rate,
 }
 
@@ -45,12 +46,13 @@ impl Rate {
 }
 
 impl LogLines {
-    pub(crate) fn new(shard: ShardId) -> LogLines {
-        LogLines { shard: shard.0, image: None, rate: Rate::default() }
+    pub(crate) fn new(shard: ShardId, metrics: Arc<Metrics>) -> LogLines {
+        LogLines { shard: shard.0, metrics, rate: Rate::default() }
     }
 
     fn name(&self, partition: Partition) -> String {
-        let topic = self.image.as_ref().and_then(|image| image.topics.get(&partition.topic));
+        let image = self.metrics.try_image();
+        let topic = image.as_ref().and_then(|image| image.topics.get(&partition.topic));
         let name = topic.map_or_else(|| partition.topic.to_string(), |topic| topic.name.to_string());
         format!("{name}-{}", partition.index.0)
     }
@@ -109,7 +111,6 @@ impl NoteSink for LogLines {
         match note {
             Note::Ready => tracing::debug!(shard, "ready"),
             Note::Stopped => tracing::debug!(shard, "stopped"),
-            Note::Image(image) => self.image = Some(image.clone()),
             Note::Recovered { partition, report } => self.recovered(*partition, report),
             Note::Truncated { partition, to } => {
                 tracing::info!(shard, partition = self.name(*partition), to = to.0, "log truncated")
@@ -121,7 +122,8 @@ impl NoteSink for LogLines {
                 "the log directory failed and takes no more writes: check the disk, then restart"
             ),
             Note::Closed { peer, why, .. } => self.closed(now, *peer, why),
-            Note::Acked { .. }
+            Note::Image(_)
+            | Note::Acked { .. }
             | Note::Visible { .. }
             | Note::Request { .. }
             | Note::Traffic { .. }

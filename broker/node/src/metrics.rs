@@ -39,7 +39,8 @@ pub(crate) const BUCKETS_NS: [u64; 18] = {
     ]
 };
 pub(crate) const PHASES: [&str; 6] = ["queue", "local", "remote", "throttle", "send", "total"];
-pub(crate) const CLOSES: [&str; 8] = ["eof", "idle", "slow", "shutdown", "memory", "protocol", "too_large", "errno"];
+/// Closes that the notes tell of; a client that goes by itself is none.
+pub(crate) const CLOSES: [&str; 6] = ["idle", "slow", "memory", "protocol", "too_large", "errno"];
 /// Error codes run from -1; what is above is not told apart.
 const CODES: usize = 160;
 
@@ -200,6 +201,11 @@ impl Metrics {
         Health::Ready
     }
 
+    /// The newest that is known, for a core: `None` when another thread looks at it just now, too.
+    pub(crate) fn try_image(&self) -> Option<Arc<ClusterImage>> {
+        self.image.try_lock().ok().and_then(|image| image.clone())
+    }
+
     /// The newest that is known.
     pub(crate) fn image(&self) -> Option<Arc<ClusterImage>> {
         self.image.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -247,16 +253,15 @@ impl Core {
 }
 
 /// Which of `CLOSES` it is.
-fn close_at(why: &Close) -> usize {
+fn close_at(why: &Close) -> Option<usize> {
     match why {
-        Close::Eof => 0,
-        Close::Idle => 1,
-        Close::Slow => 2,
-        Close::Shutdown => 3,
-        Close::Memory => 4,
-        Close::Protocol(_) => 5,
-        Close::TooLarge { .. } => 6,
-        Close::Errno(_) => 7,
+        Close::Eof | Close::Shutdown => None,
+        Close::Idle => Some(0),
+        Close::Slow => Some(1),
+        Close::Memory => Some(2),
+        Close::Protocol(_) => Some(3),
+        Close::TooLarge { .. } => Some(4),
+        Close::Errno(_) => Some(5),
     }
 }
 
@@ -349,7 +354,11 @@ impl NoteSink for CoreSink {
                 fenced.get_or_insert_with(|| error.to_string());
             }
             Note::Request { api, error, phases, .. } => self.core().request(*api, *error, phases),
-            Note::Closed { why, .. } => self.core().closes[close_at(why)].add(1),
+            Note::Closed { why, .. } => {
+                if let Some(at) = close_at(why) {
+                    self.core().closes[at].add(1);
+                }
+            }
             Note::Acked { partition, base, next, .. } => {
                 let messages = u64::try_from(next.0 - base.0).unwrap_or(0);
                 self.core().messages_in.add(messages);
@@ -378,7 +387,13 @@ impl NoteSink for CoreSink {
                 }
             }
             Note::Image(image) => self.unpublished = Some(image.clone()),
-            Note::Truncated { .. } | Note::Recovered { .. } => {}
+            // With one replica all that was recovered is visible, and no note of its own says so.
+            Note::Recovered { partition, report } => {
+                if let Some(cell) = self.cell(*partition) {
+                    cell.high_watermark.set(u64::try_from(report.end.0).unwrap_or(0));
+                }
+            }
+            Note::Truncated { .. } => {}
         }
     }
 

@@ -55,5 +55,7 @@ impl NoteSink for All {
 
 /// Makes sinks that feed `metrics` and the log, and what `caller` makes.
 pub fn observed(metrics: Arc<Metrics>, caller: SinkFactory) -> SinkFactory {
-    Box::new(move |shard| Box::new(All([metrics.sink(shard), Box::new(LogLines::new(shard)), caller(shard)])))
+    Box::new(move |shard| {
+        Box::new(All([metrics.sink(shard), Box::new(LogLines::new(shard, metrics.clone())), caller(shard)]))
+    })
 }

@@ -11,7 +11,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use ringmain_metadata::config::BrokerConfig;
@@ -127,9 +126,6 @@ fn resolve_with(args: &StartArgs, file: Vec<(String, String)>) -> Result<(NodeCo
         properties.get("advertised.listeners").and_then(|value| client_listener(value, &properties))
     {
         config.advertise = Some(host_port("advertised.listeners", told)?);
-    } else if wildcard(&config.listen.0) {
-        // Nobody can connect to a wildcard; the machine's name is what Kafka says then.
-        config.advertise = machine_name().map(|name| (name, config.listen.1));
     }
     match args.admin_listen.as_deref() {
         None => {}
@@ -176,15 +172,6 @@ pub fn host_port(name: &'static str, text: &str) -> Result<HostPort, SettingsErr
         None => host,
     };
     Ok((host.into(), port))
-}
-
-fn wildcard(host: &str) -> bool {
-    host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
-}
-
-fn machine_name() -> Option<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -254,12 +241,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_is_not_what_clients_are_told() {
+    fn an_empty_host_is_every_address() {
         let args = StartArgs { listen: Some(":9092".into()), ..StartArgs::default() };
         let config = resolved(&args, &[]);
-        assert_eq!(config.listen, ("0.0.0.0".into(), 9092));
-        let (host, port) = config.advertise.unwrap();
-        assert!(!wildcard(&host) && port == 9092, "{host}");
+        // What clients are told then, the node finds out.
+        assert_eq!((config.listen, config.advertise), (("0.0.0.0".into(), 9092), None));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `ringmain topic ...`.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use ringmain_types::{BrokerId, ErrorCode, LeaderEpoch, PartitionIndex, TopicId};
 use ringmain_wire::create_partitions::CreatePartitionsTopic;
@@ -26,6 +27,11 @@ const UNSET: i8 = 1;
 const SOURCE_TOPIC: i8 = 1;
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
+
+/// A line on standard output. Who closes it (`| head`) has seen enough, which is no error.
+macro_rules! say {
+    ($($words:tt)*) => { drop(writeln!(std::io::stdout(), $($words)*)) };
+}
 
 /// Prints what came of it to standard output.
 pub fn run(command: &TopicCommand) -> Result<(), ClientError> {
@@ -68,7 +74,7 @@ fn create(
             let (id, partitions) = (topic.topic_id.to_string(), topic.num_partitions);
             print_json(&json!({ "name": topic.name, "topic_id": id, "partitions": partitions }));
         } else {
-            println!("created {} ({}) with {} partitions", topic.name, topic.topic_id, topic.num_partitions);
+            say!("created {} ({}) with {} partitions", topic.name, topic.topic_id, topic.num_partitions);
         }
     }
     Ok(())
@@ -85,9 +91,9 @@ fn list(connect: &Connect) -> Result<(), ClientError> {
         print_json(&Value::from(topics));
     } else {
         let width = topics.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(5);
-        println!("{:width$}  PARTITIONS  ID", "TOPIC");
+        say!("{:width$}  PARTITIONS  ID", "TOPIC");
         for (name, topic) in topics {
-            println!("{name:width$}  {:10}  {}", topic.partitions.len(), topic.topic_id);
+            say!("{name:width$}  {:10}  {}", topic.partitions.len(), topic.topic_id);
         }
     }
     Ok(())
@@ -129,7 +135,7 @@ fn describe(connect: &Connect, name: &str, all: bool) -> Result<(), ClientError>
     if connect.json {
         print_json(&describe_json(name, topic.topic_id, &partitions, &configs));
     } else {
-        print!("{}", describe_text(name, topic.topic_id, &partitions, &configs));
+        say!("{}", describe_text(name, topic.topic_id, &partitions, &configs).trim_end());
     }
     Ok(())
 }
@@ -283,7 +289,7 @@ fn alter(
     if connect.json {
         return describe(connect, name, false);
     }
-    println!("altered {name}");
+    say!("altered {name}");
     Ok(())
 }
 
@@ -308,13 +314,13 @@ fn delete(connect: &Connect, names: &[String]) -> Result<(), ClientError> {
     if connect.json {
         print_json(&json!({ "deleted": deleted }));
     } else {
-        deleted.iter().for_each(|name| println!("deleted {name}"));
+        deleted.iter().for_each(|name| say!("deleted {name}"));
     }
     first_error.map_or(Ok(()), Err)
 }
 
 fn print_json(value: &Value) {
-    println!("{value:#}");
+    say!("{value:#}");
 }
 
 #[cfg(test)]
