@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use ringmain_log::epochs::LeaderEpochs;
@@ -141,7 +141,10 @@ impl<W: Write> Verify<W> {
             }
             let mut read = Scanned::default();
             match self.segment(&path, part, Some(&mut read)) {
-                Ok(next) => ends = Some(next),
+                Ok(next) => {
+                    ends = Some(next);
+                    self.tail_in_file(&path, part);
+                }
                 Err(fault) if part.is_some_and(|part| fault.position >= part.sure_to) => {
                     self.note(&path, format_args!("{fault}; a torn write that nobody was told of"));
                     ends = None;
@@ -232,6 +235,26 @@ impl<W: Write> Verify<W> {
             (scanned.end, scanned.next) = (end, Some(next));
         }
         Ok(next)
+    }
+
+    /// A clean stop puts what is in the journal into the file, too. The journal's bytes count at the next start; other tools read the
+    /// file's.
+    fn tail_in_file(&mut self, path: &Path, part: Option<&OpenPart>) {
+        let Some(part) = part else { return };
+        let end = u64::from(part.written_to) + part.inline.len() as u64;
+        let mut tail = Vec::new();
+        let read = File::open(path).and_then(|mut file| {
+            if file.metadata()?.len() != end {
+                return Ok(false);
+            }
+            file.seek(SeekFrom::Start(part.written_to.into()))?;
+            file.read_to_end(&mut tail)?;
+            Ok(true)
+        });
+        if read.is_ok_and(|exact| exact && tail != part.inline) {
+            let from = part.written_to;
+            self.note(path, format_args!("position {from}: what follows is not what the journal has, which counts"));
+        }
     }
 
     /// A file beside the segments.
