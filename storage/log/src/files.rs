@@ -61,7 +61,7 @@ impl Store {
             }
         }
         let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return };
-        if log.full_until.is_some() {
+        if log.full_until.is_some() || log.sweeping {
             return;
         }
         let closing = self.closing;

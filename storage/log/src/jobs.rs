@@ -23,6 +23,7 @@ pub(crate) enum Then {
     RecoverListed(LogId),
     RecoverOpened(LogId),
     RecoverRead(LogId),
+    Swept(LogId),
     RemoveListed(LogId, String),
     RemoveEmptied(LogId, String),
     RemoveDone(LogId),

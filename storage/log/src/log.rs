@@ -94,6 +94,8 @@ pub(crate) struct Log {
     pub hold: bool,
     /// A clean stop gave its file the exact length: from here on the journal alone speaks for it, and no block is written again.
     pub at_rest: bool,
+    /// Strays of an earlier life are being removed; until they are, no file is made that may have one's name.
+    pub sweeping: bool,
     /// Of the oldest undeclared append.
     pub dirty_since: Option<Instant>,
     /// Jobs under way.
@@ -138,6 +140,7 @@ impl Log {
             cut: None,
             hold: false,
             at_rest: false,
+            sweeping: false,
             dirty_since: None,
             jobs: 0,
             full_until: None,

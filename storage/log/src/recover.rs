@@ -364,7 +364,16 @@ impl Store {
         let closes: Vec<DiskKind> = recovering.closing.iter().map(|file| DiskKind::Close { file: *file }).collect();
         let removes = recovering.garbage.iter().map(|path| DiskKind::Remove { dir, path: path.clone() });
         let steps = vec![Step::lenient(closes), Step::lenient(removes.collect())];
-        self.jobs.add(Job::new(DiskClass::Background, steps, Then::Nothing));
+        log.jobs += 1;
+        log.sweeping = true;
+        self.jobs.add(Job::new(DiskClass::Background, steps, Then::Swept(id)));
+    }
+
+    pub(crate) fn swept(&mut self, id: LogId) {
+        let Some(log) = self.log_any_mut(id) else { return };
+        log.jobs -= 1;
+        log.sweeping = false;
+        self.settle.insert(id.slot);
     }
 
     /// The log stays as the journal has it, takes nothing more, and says what is wrong.

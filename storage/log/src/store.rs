@@ -430,6 +430,7 @@ impl Store {
             Then::RecoverListed(id) => self.recover_listed(now, pool, id, error, got),
             Then::RecoverOpened(id) => self.recover_opened(now, pool, id, error, got),
             Then::RecoverRead(id) => self.recover_read(now, pool, id, error, got),
+            Then::Swept(id) => self.swept(id),
             Then::RemoveListed(id, dir) => self.remove_listed(id, dir, got),
             Then::RemoveEmptied(id, dir) => self.remove_emptied(id, dir),
             Then::RemoveDone(id) => self.remove_done(id),
