@@ -152,7 +152,7 @@ impl Admin {
         };
         if topic.error_code == ErrorCode::None {
             self.ready(context, topic.topic_id);
-        } else if !(create && context.ledger.legal(topic.error_code)) {
+        } else if !(create && (context.ledger.stopping || context.ledger.legal(topic.error_code))) {
             context.fail("a topic that exists is found", format!("{:?}: {:?}", topic.name, topic.error_code));
         }
     }
