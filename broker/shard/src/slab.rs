@@ -7,12 +7,6 @@ pub(crate) struct Key {
     generation: u32,
 }
 
-impl Key {
-    #[cfg(test)]
-    pub(crate) fn new(slot: u32, generation: u32) -> Key {
-        Key { slot, generation }
-    }
-}
 
 pub(crate) struct Slab<T> {
     slots: Vec<(u32, Option<T>)>,
