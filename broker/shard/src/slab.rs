@@ -7,7 +7,6 @@ pub(crate) struct Key {
     generation: u32,
 }
 
-
 pub(crate) struct Slab<T> {
     slots: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
