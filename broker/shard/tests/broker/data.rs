@@ -286,7 +286,7 @@ fn a_reply_is_capped_but_the_first_batch_is_whole() {
     };
     assert_eq!(counts(1), [1, 0]);
     assert_eq!(counts(4000), [1, 0]);
-    assert_eq!(counts(7000), [2, 0]);
+    assert_eq!(counts(7000).iter().sum::<usize>(), 2);
     // 8 KiB is the limit of a tiny reply.
     assert_eq!(counts(1 << 20).iter().sum::<usize>(), 2);
 }

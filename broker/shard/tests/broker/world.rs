@@ -46,6 +46,8 @@ pub struct World {
     connections: u32,
     pub properties: BTreeMap<String, String>,
     pub limits: Limits,
+    /// Not for the first time.
+    started: bool,
 }
 
 struct InboxHands<'a> {
@@ -119,6 +121,7 @@ impl World {
             connections: 0,
             properties: properties.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             limits,
+            started: false,
         };
         world.start(shards);
         world
@@ -139,6 +142,7 @@ impl World {
                 limits: self.limits.clone(),
                 seed: 7,
                 journal_generation: 1,
+                journal_exists: self.started,
                 journal_flush_covers: true,
                 cluster_id: "test".into(),
                 advertised: ("localhost".into(), 9092),
@@ -152,6 +156,7 @@ impl World {
         self.run();
         let ready = self.notes.iter().filter(|(_, note)| matches!(note, Note::Ready)).count();
         assert_eq!(ready, usize::from(shards), "{:?}", self.notes);
+        self.started = true;
     }
 
     /// Runs turns until nothing happens any more.
