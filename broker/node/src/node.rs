@@ -279,8 +279,10 @@ fn settle_layout(directory: &Directory, layout: Layout) -> Result<(), StartError
 fn start_cores(plan: Plan, sinks: SinkFactory, reports: &Sender<Report>) -> Result<(Cores, Directory), StartError> {
     let count = plan.cpus.len();
     let (stop, bells, sinks) = (Arc::new(AtomicBool::new(false)), Bells::new(count), Arc::new(sinks));
-    // A pair's calls with a cancel each, two returns for each of the other side's, images, and a burst of connections.
-    let waiting_max = 8 * usize::from(plan.limits.calls_inflight_max) + 4 * BACKLOG as usize;
+    // A pair's calls with a cancel each, two returns for each of the other side's, images, and a burst of connections. Long polls hold
+    // no call slot: each of the other side's may be told Ready, each of ours cancelled, all in one turn.
+    let long_polls = plan.limits.connections_max as usize * usize::from(plan.limits.requests_inflight_max);
+    let waiting_max = 8 * usize::from(plan.limits.calls_inflight_max) + 4 * BACKLOG as usize + 2 * long_polls;
     let mut listener = Some(plan.listener);
     let mut running = Vec::new();
     for (core, mesh) in MeshEnds::all(count, waiting_max, &bells).into_iter().enumerate() {
