@@ -206,19 +206,18 @@ impl Shard {
     /// Everything is replayed: this life is registered.
     fn control_start(&mut self, now: Now) {
         let Some(control) = &mut self.control else { return };
-        control.phase = Phase::Starting;
+        let loaded = std::mem::replace(&mut control.phase, Phase::Starting);
         let (host, port) = &self.config.advertised;
         let records = control.controller.start(&self.config.cluster_id, host, *port);
-        if let Err(code) = self.control_append(now, &records) {
-            // A stop that came first: nothing failed.
-            if self.closing() {
-                return;
-            }
+        let Err(code) = self.control_append(now, &records) else { return };
+        // A stop that came first: nothing failed. No room in memory or journal: once more, next turn.
+        let waits = self.closing() || matches!(code, ErrorCode::RequestTimedOut | ErrorCode::NotController);
+        if !waits {
             let error = DiskError { operation: "append", path: LOG_NAME.to_owned(), errno: DiskError::EIO };
             self.failed = Some(error);
-            if let Some(control) = &mut self.control {
-                control.phase = Phase::Failed(code);
-            }
+        }
+        if let Some(control) = &mut self.control {
+            control.phase = if waits { loaded } else { Phase::Failed(code) };
         }
     }
 

@@ -127,7 +127,8 @@ pub fn producer_style(random: &mut Random, values: (u64, u64)) -> ProducerStyle 
         version: random.between(3, 13) as i16,
         values: random.between(values.0, values.1) as u32,
         requests_inflight_max: random.between(1, 5) as usize,
-        records_per_batch_max: random.between(1, 8),
+        // A batch fits into the smallest segment.
+        records_per_batch_max: random.between(1, if large { 2 } else { 8 }),
         value_bytes_max: if large { 3_000 } else { random.between(50, 400) },
         think_ns: (0, [10_000, 1_000_000, 10_000_000][random.below(3) as usize]),
         compressed: if random.chance(0.3) { 0.5 } else { 0.0 },
