@@ -255,7 +255,12 @@ impl Store {
         let ready = |s: &OpenSegment| {
             let waits = s.rolled.as_ref().is_some_and(|rolled| !rolled.sealing);
             let space = s.allocated >= s.end.next_multiple_of(block);
-            waits && !s.allocating && s.file_id().is_some() && space && s.undeclared() == 0 && s.writing_to == s.written_to
+            waits
+                && !s.allocating
+                && s.file_id().is_some()
+                && space
+                && s.undeclared() == 0
+                && s.writing_to == s.written_to
         };
         // Oldest first, one behind the other: recovery takes what lies below the first open segment for sealed, and nothing above it.
         let oldest = log.open.front().filter(|s| ready(s)).map(|s| s.base);
