@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
+import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -143,7 +144,8 @@ class Broker:
         self.process = subprocess.Popen(
             [self.binary, "start", "--data-dir", self.directory, "--listen", self.bootstrap,
              "--admin-listen", f"127.0.0.1:{self.admin}", *self.args], stdout=log, stderr=log)
-        until(20, "the broker listens", lambda: self.process.poll() is None and listens(self.port) or self.died())
+        # Not by its port: for a moment that may still be a killed process's.
+        until(20, "the broker is ready", lambda: self.died() or answers(f"http://127.0.0.1:{self.admin}/health/ready"))
         return self
 
     def died(self):
@@ -168,9 +170,10 @@ def free_port():
         return s.getsockname()[1]
 
 
-def listens(port):
+def answers(url):
+    """Whether this URL is answered with success."""
     try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
+        urllib.request.urlopen(url, timeout=2).close()
         return True
     except OSError:
         return False

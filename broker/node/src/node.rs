@@ -29,6 +29,9 @@ use crate::{Admin, AdminLimits, Hooks, HostPort, NodeConfig, Started, resources}
 const DIR: DirId = DirId(0);
 /// A clean stop that takes longer is given up; recovery does the rest at the next start.
 const STOP_MAX: Duration = Duration::from_secs(10);
+/// How long a taken port may be given up by its last owner, and how often that is tried; a start is refused within 2 s.
+const PORT_WAIT: std::time::Duration = std::time::Duration::from_millis(1000);
+const PORT_RETRY: std::time::Duration = std::time::Duration::from_millis(10);
 /// Connections that the kernel holds for us before they are accepted.
 const BACKLOG: i32 = 4096;
 
@@ -169,12 +172,26 @@ fn listen((host, port): &HostPort) -> Result<(TcpListener, SocketAddr), StartErr
     let failed = |error| StartError::Listen { address: address.clone(), error };
     // Names may have several addresses: the first that can be had (std tries them in order).
     let addresses: Vec<SocketAddr> = (host.as_str(), *port).to_socket_addrs().map_err(failed)?.collect();
-    let listener = TcpListener::bind(addresses.as_slice()).map_err(failed)?;
+    let listener = bind(&addresses).map_err(failed)?;
     rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
     // Accepted sockets inherit it: replies leave at once.
     rustix::net::sockopt::set_tcp_nodelay(&listener, true).map_err(|error| failed(error.into()))?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
+}
+
+/// A killed broker's port is free only once the kernel has taken its rings apart, a moment after the process is gone: a supervisor
+/// that starts us again at once must not be refused for that.
+fn bind(addresses: &[SocketAddr]) -> std::io::Result<TcpListener> {
+    let began = std::time::Instant::now();
+    loop {
+        match TcpListener::bind(addresses) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && began.elapsed() < PORT_WAIT => {
+                std::thread::sleep(PORT_RETRY);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Without `--advertise`: the host as it was written, or the machine's name when that was "any address".

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use ringmain_wire::create_topics::CreatableTopic;
-use ringmain_wire::{CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse};
+use ringmain_wire::{CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, METADATA, MetadataRequest};
 
 use connection::Connection;
 use producer::{Promised, RawProducer};
@@ -63,7 +63,7 @@ impl Broker<'_> {
             if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
                 return Err(format!("the broker ended with {status}: see broker.log"));
             }
-            if Connection::open(&self.address).is_ok() {
+            if serves(&self.address) {
                 break;
             }
             if began.elapsed() > Duration::from_secs(30) {
@@ -82,6 +82,12 @@ impl Broker<'_> {
             let _ = child.wait();
         }
     }
+}
+
+/// Answers a request: that a port takes connections says little, for a moment it may still be a killed process's.
+fn serves(address: &str) -> bool {
+    let request = MetadataRequest { topics: None, ..Default::default() };
+    Connection::open(address).and_then(|mut c| c.call(&METADATA, 9, &request)).is_ok()
 }
 
 impl Drop for Broker<'_> {
