@@ -9,12 +9,16 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use glommio::io::BufferedFile;
+use glommio::timer::Timer;
 use glommio::{ExecutorJoinHandle, Latency, LocalExecutorBuilder, Placement, Shares, executor};
 
 use crate::core::{Core, Turn};
 
-/// glommio looks at its own ring at least this often; shorter costs throughput (MEASURED.md: 100 us costs half).
-const PREEMPT: Duration = Duration::from_millis(2);
+/// glommio looks at its own ring at least this often; nothing there is in a hurry while a core is awake, shorter costs throughput
+/// (MEASURED.md: 100 us costs half), and a thread that loses its CPU for this long may fall into what [`Watchdog`] is for.
+const PREEMPT: Duration = Duration::from_millis(20);
+/// The longest that glommio may sleep by mistake ([`Watchdog`]).
+const WATCHDOG: Duration = Duration::from_millis(1);
 /// glommio registers this much memory three times for each executor, out of RLIMIT_MEMLOCK. Our data has its own buffers.
 const IO_MEMORY_BYTES: usize = 64 << 10;
 /// A core without work looks for some this long before it sleeps: waking another core costs 36 us.
@@ -57,6 +61,7 @@ where
 }
 
 async fn take_turns(mut core: Core, alarm: Alarm) {
+    let watchdog = Watchdog::start();
     let mut idle_since = None;
     loop {
         match core.turn() {
@@ -69,7 +74,9 @@ async fn take_turns(mut core: Core, alarm: Alarm) {
                     core.spin(now + SPIN_SLICE_NS);
                 } else {
                     if core.sleep() {
+                        watchdog.rest();
                         alarm.wait().await;
+                        watchdog.watch();
                     }
                     core.wake();
                     idle_since = None;
@@ -78,6 +85,52 @@ async fn take_turns(mut core: Core, alarm: Alarm) {
             }
         }
         executor().yield_task_queue_now().await;
+    }
+}
+
+/// Bounds a sleep of glommio with work at hand. Its loop (0.9.0, `LocalExecutor::run`) takes "the preempt timer fired before the
+/// first task queue ran" for "there was nothing to run" and parks; that happens when the thread loses its CPU at the wrong moment,
+/// and nothing would ever wake it, since the data ring's eventfd is silent while a turn is due. A timer does: while the core is
+/// awake, one is always set. It costs nothing until glommio parks.
+struct Watchdog(Rc<WatchdogState>);
+
+struct WatchdogState {
+    awake: Cell<bool>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+impl Watchdog {
+    fn start() -> Watchdog {
+        let state = Rc::new(WatchdogState { awake: Cell::new(true), waiting: RefCell::new(None) });
+        let watched = state.clone();
+        glommio::spawn_local(async move {
+            loop {
+                Timer::new(WATCHDOG).await;
+                poll_fn(|context| {
+                    if watched.awake.get() {
+                        return Poll::Ready(());
+                    }
+                    *watched.waiting.borrow_mut() = Some(context.waker().clone());
+                    Poll::Pending
+                })
+                .await;
+            }
+        })
+        .detach();
+        Watchdog(state)
+    }
+
+    /// The core sleeps by its own will: it is not to be woken.
+    fn rest(&self) {
+        self.0.awake.set(false);
+    }
+
+    fn watch(&self) {
+        self.0.awake.set(true);
+        let waiting = self.0.waiting.borrow_mut().take();
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
     }
 }
 
