@@ -72,6 +72,11 @@ impl Core {
         shard.into_iter().chain(self.hands.deadline_ns()).min()
     }
 
+    /// Disk operations are under way.
+    pub fn awaits_disk(&mut self) -> bool {
+        self.hands.ring().disk_busy()
+    }
+
     /// Looks for news until `until_ns` without a system call (but for giving way to a flush that runs on this core). True when
     /// there is some.
     pub fn spin(&mut self, until_ns: u64) -> bool {
