@@ -17,6 +17,9 @@ use crate::{FlushMode, LogConfig, StoreEvent};
 const ASYNC_MS: u64 = 100;
 const ASYNC_BYTES: u32 = 256 << 10;
 
+/// What all logs need of the journal is estimated anew after this many groups.
+const LIVE_GROUPS: u64 = 16;
+
 /// The group in flight.
 #[derive(Debug)]
 pub(crate) struct Flight {
@@ -116,12 +119,14 @@ impl Store {
         let max = ring.group_bytes_max();
         // Reclaim begins at three eighths; from five on nothing else goes out, and what is left is its room to move.
         let crowded = ring.used() > ring.ring_bytes / 8 * 5;
-        let max = if crowded { max / 2 } else { max };
+        let max = if crowded && ring.place(max as u64).is_none() { max / 2 } else { max };
         if ring.place(max as u64).is_none() {
             return;
         }
         let mut draft = Draft::new(max);
-        self.reclaim(&mut draft, pool);
+        if self.reclaims(now, max as u64) {
+            self.reclaim(&mut draft, pool);
+        }
         let reclaimed = draft.told.len();
         let slots: Vec<u32> = self.dirty.iter().copied().collect();
         // Where the last group stopped for lack of room, this one begins.
@@ -162,12 +167,32 @@ impl Store {
         }
     }
 
-    /// Says again what the oldest groups say, when the ring fills up with them.
+    /// Whether saying again what the oldest groups say makes room, and somebody waits for it.
+    fn reclaims(&mut self, now: Now, group: u64) -> bool {
+        let ring = self.ring();
+        let (used, eighth, sequence) = (ring.used(), ring.ring_bytes / 8, ring.sequence_next);
+        if used <= eighth * 3 {
+            return false;
+        }
+        let news = |slot: &u32| {
+            let log = self.slots[*slot as usize].log.as_deref();
+            log.is_some_and(|log| log.news() && due(log, now, self.closing))
+        };
+        // Without news, room is made for the appends that a crowded ring refuses.
+        if used <= eighth * 5 && self.gone.is_empty() && !self.dirty.iter().any(news) {
+            return false;
+        }
+        // Looked at again now and then: it takes a look at every log.
+        if used > eighth * 5 || self.live.is_none_or(|(_, at)| sequence >= at + LIVE_GROUPS) {
+            let live: usize = self.ring().oldest().map(|(_, who)| self.state_bytes(who)).sum();
+            self.live = Some((live as u64, sequence));
+        }
+        self.live.is_some_and(|(live, _)| live + 2 * group < used)
+    }
+
+    /// Says again what the oldest groups say.
     fn reclaim(&mut self, draft: &mut Draft, pool: &mut Pool) {
         let ring = self.ring();
-        if ring.used() <= ring.ring_bytes / 8 * 3 {
-            return;
-        }
         let budget = draft.max / 2;
         let mut oldest = Vec::new();
         let mut bytes = 0;
@@ -226,11 +251,13 @@ impl Store {
         }
     }
 
-    fn state_bytes(&self, who: &Needs) -> usize {
+    pub(crate) fn state_bytes(&self, who: &Needs) -> usize {
         match who {
             Needs::Log(slot) => self.slots[*slot as usize].log.as_ref().map_or(0, |log| {
-                let inline: u32 = log.open.iter().map(|segment| segment.end - segment.written_to).sum();
-                inline as usize + 512
+                let block = self.block;
+                let left = |segment: &OpenSegment| segment.end - plan(segment, log.hold, true, block, block).written_to;
+                let inline: u32 = log.open.iter().map(left).sum();
+                inline as usize + ENTRY_BYTES + 2 * PIECE_BYTES + log.epochs.entries().len() * EPOCH_BYTES + 64
             }),
             Needs::Unopened(partition) => self.unopened.get(partition).map_or(0, |(state, _)| state_bytes(state)),
             Needs::Removing(dir) => ENTRY_BYTES + dir.len(),
@@ -252,8 +279,12 @@ impl Store {
         let plans: Vec<Plan> = log.open.iter().map(|s| plan(s, hold, state, least, block)).collect();
         let inline: usize = log.open.iter().zip(&plans).map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
         let epochs = if state { log.epochs.entries().len() } else { log.pending.epochs.len() };
-        let entries = log.open.len() * 2 + log.pending.sealed.len() + epochs + 2;
-        let more = inline + entries * (ENTRY_BYTES + PIECE_BYTES) + epochs * EPOCH_BYTES + 256;
+        let pieces = inline + log.open.len() * PIECE_BYTES;
+        let more = if state {
+            pieces + ENTRY_BYTES + epochs * EPOCH_BYTES + log.dir_name().map_or(0, str::len)
+        } else {
+            pieces + ENTRY_BYTES * (log.open.len() * 2 + log.pending.sealed.len() + epochs + 1)
+        };
         if !draft.fits(more) {
             return false;
         }

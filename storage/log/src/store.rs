@@ -68,6 +68,8 @@ pub struct Store {
     /// Whose removal a directory is.
     pub(crate) removals: BTreeMap<String, LogId>,
     pub(crate) flight: Option<Flight>,
+    /// Bytes that saying everything again would take, and the group before which that was estimated.
+    pub(crate) live: Option<(u64, u64)>,
     pub(crate) jobs: Jobs,
     pub(crate) reads: Reads,
     pub(crate) cache: Cache,
@@ -112,6 +114,7 @@ impl Store {
             gone: Vec::new(),
             removals: BTreeMap::new(),
             flight: None,
+            live: None,
             jobs: Jobs::default(),
             reads: Reads::default(),
             doing: BTreeMap::new(),

@@ -211,7 +211,7 @@ impl World {
                 }
             }
         }
-        panic!("no end: {} in flight", self.disk.flight.len());
+        panic!("no end: {:?}", self.disk.flight);
     }
 
     pub fn create(&mut self, partition: Partition, name: &str) -> LogId {
