@@ -17,6 +17,8 @@ use crate::{FlushMode, LogConfig, StoreEvent};
 const ASYNC_MS: u64 = 100;
 const ASYNC_BYTES: u32 = 256 << 10;
 
+/// A directory's name with the topic's id behind it.
+const NAME_BYTES_MAX: usize = 255;
 /// What all logs need of the journal is estimated anew after this many groups.
 const LIVE_GROUPS: u64 = 16;
 
@@ -119,6 +121,7 @@ impl Store {
         let max = ring.group_bytes_max();
         // Reclaim begins at three eighths; from five on nothing else goes out, and what is left is its room to move.
         let crowded = ring.used() > ring.ring_bytes / 8 * 5;
+        let roomy = ring.used() <= ring.ring_bytes / 8 * 7;
         let max = if crowded && ring.place(max as u64).is_none() { max / 2 } else { max };
         if ring.place(max as u64).is_none() {
             return;
@@ -144,7 +147,7 @@ impl Store {
                 }
                 continue;
             }
-            if crowded && !matches!(log.phase, Phase::Removing) {
+            if crowded && !(matches!(log.phase, Phase::Removing) && roomy) {
                 continue;
             }
             if draft.told[..reclaimed].iter().any(|told| told.log.slot == *slot) || !due(log, now, self.closing) {
@@ -208,8 +211,9 @@ impl Store {
                 Needs::Log(slot) => {
                     if self.slots[slot as usize].log.as_ref().is_some_and(|log| log.ready()) {
                         if !self.tell(slot, draft, pool, true) {
-                            // Whole blocks must leave memory first.
+                            // Whole blocks must leave memory first; younger ones would not make room.
                             self.settle.insert(slot);
+                            return;
                         }
                     } else {
                         self.tell_recovering(slot, draft);
@@ -266,6 +270,7 @@ impl Store {
 
     /// Puts one log's news into the draft; false when they do not fit, and then nothing was put.
     fn tell(&mut self, slot: u32, draft: &mut Draft, pool: &Pool, state: bool) -> bool {
+        let most = self.ring().group_bytes_max();
         let (block, limits) = (self.block, &self.config.limits);
         // When memory or the ring is short, whole blocks go to their files early.
         let short = pool.left(Account::Tail) < pool.limit(Account::Tail) as usize / 2;
@@ -285,7 +290,11 @@ impl Store {
         } else {
             pieces + ENTRY_BYTES * (log.open.len() * 2 + log.pending.sealed.len() + epochs + 1)
         };
-        if !draft.fits(more) {
+        // Whatever a log has in the journal must fit one group when it is said again: past that it waits for its file.
+        let kept: usize = log.open.iter().zip(&plans).map(|(s, p)| (s.end - p.written_to) as usize + PIECE_BYTES).sum();
+        let overhead = HEADER_BYTES + TRAILER_BYTES + ENTRY_BYTES + NAME_BYTES_MAX;
+        let whole = kept + overhead + log.epochs.entries().len() * EPOCH_BYTES;
+        if !draft.fits(more) || whole > most {
             return false;
         }
         let mut told = Told {
