@@ -44,6 +44,7 @@ pub(crate) struct Told {
     removed: bool,
     /// (base, written to) per segment.
     extents: Vec<(Offset, u32)>,
+    sealed: Vec<Offset>,
     end: Offset,
 }
 
@@ -121,9 +122,10 @@ impl Store {
         let max = ring.group_bytes_max();
         // Reclaim begins at three eighths; from five on nothing else goes out, and what is left is its room to move.
         let crowded = ring.used() > ring.ring_bytes / 8 * 5;
-        let roomy = ring.used() <= ring.ring_bytes / 8 * 7;
-        let max = if crowded && ring.place(max as u64).is_none() { max / 2 } else { max };
-        if ring.place(max as u64).is_none() {
+        let roomy = ring.used() <= ring.ring_bytes / 8 * 6;
+        let max = if crowded && ring.place(max as u64 + ring.ring_bytes / 16).is_none() { max / 2 } else { max };
+        // The last sixteenth is for the first group of a next life.
+        if ring.place(max as u64 + ring.ring_bytes / 16).is_none() {
             return;
         }
         let mut draft = Draft::new(max);
@@ -249,8 +251,15 @@ impl Store {
         };
         if draft.fits(state_bytes(&state)) {
             put_state(draft, &state);
-            let told =
-                Told { log: log.id, state: true, start: None, removed: false, extents: Vec::new(), end: log.flushed };
+            let told = Told {
+                log: log.id,
+                state: true,
+                start: None,
+                removed: false,
+                extents: Vec::new(),
+                sealed: Vec::new(),
+                end: log.flushed,
+            };
             draft.told.push(told);
         }
     }
@@ -303,6 +312,7 @@ impl Store {
             start: (log.started != log.start).then_some(log.start),
             removed: false,
             extents: Vec::new(),
+            sealed: Vec::new(),
             end: log.end(),
         };
         let inlines: Vec<Vec<u8>> =
@@ -325,7 +335,7 @@ impl Store {
             segment.headers_crc = 0;
             segment.roll_declared = true;
         }
-        log.pending = Default::default();
+        told.sealed = std::mem::take(&mut log.pending).sealed;
         log.in_flight = true;
         log.cut = None;
         log.dirty_since = None;
@@ -338,7 +348,9 @@ impl Store {
         let bytes = draft.bytes.len() + TRAILER_BYTES;
         let padded = (bytes as u64).next_multiple_of(block);
         let Some(at) = self.ring().place(padded) else {
-            unreachable!("commits leave the ring the room that a group needs");
+            // Commits leave room for this; a ring that lives filled without ever being reclaimed says so.
+            let path = format!("{} (the ring is full)", self.journal_path());
+            return self.fence(DiskError { operation: "write journal", path, errno: DiskError::ENOSPC });
         };
         let ring = self.ring_mut();
         let horizon = ring.horizon().min(ring.sequence_next);
@@ -461,6 +473,11 @@ impl Store {
                 segment.written_to = *written_to;
             }
         }
+        for base in &told.sealed {
+            if let Some(segment) = log.sealed.get_mut(base) {
+                segment.declared = true;
+            }
+        }
         let end = log.cut.map_or(told.end, |cut| cut.min(told.end));
         let news = log.flushed < end;
         log.flushed = log.flushed.max(end);
@@ -509,6 +526,7 @@ fn tell_removed(log: &mut Log, draft: &mut Draft) -> bool {
         start: None,
         removed: true,
         extents: Vec::new(),
+        sealed: Vec::new(),
         end: log.end(),
     });
     log.in_flight = true;

@@ -368,8 +368,19 @@ impl Store {
         }
         let Some(log) = self.log_any_mut(id) else { return };
         let index = Some(segment.index);
-        log.sealed
-            .insert(base, SealedSegment { base, next, bytes, file: Some(file), max_timestamp, index, built_to: None });
+        log.sealed.insert(
+            base,
+            SealedSegment {
+                base,
+                next,
+                bytes,
+                file: Some(file),
+                max_timestamp,
+                index,
+                built_to: None,
+                declared: false,
+            },
+        );
         self.reads.index_loaded(id, base, index_bytes);
         self.dirty.insert(id.slot);
         self.settle.insert(id.slot);

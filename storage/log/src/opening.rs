@@ -151,7 +151,7 @@ impl Store {
     fn journal_dir(&self) -> String {
         format!("journal-{}", self.config.journal_generation)
     }
-    fn journal_path(&self) -> String {
+    pub(crate) fn journal_path(&self) -> String {
         format!("{}/{}.journal", self.journal_dir(), self.config.shard.0)
     }
 

@@ -438,7 +438,16 @@ fn look_at_files(log: &mut Log, recovering: &mut Recovering, entries: &[Entry], 
         let bytes = u32::try_from(*bytes).unwrap_or(u32::MAX);
         log.sealed.insert(
             *base,
-            SealedSegment { base: *base, next, bytes, file: None, max_timestamp: None, index: None, built_to: None },
+            SealedSegment {
+                base: *base,
+                next,
+                bytes,
+                file: None,
+                max_timestamp: None,
+                index: None,
+                built_to: None,
+                declared: true,
+            },
         );
     }
     let missing = state.start < first_open && log.sealed.keys().next().is_none_or(|base| *base > state.start);

@@ -183,6 +183,8 @@ pub(crate) struct SealedSegment {
     pub index: Option<SegmentIndex>,
     /// The index's files were no good: it is made anew by whoever reads the segment, and reaches up to here.
     pub built_to: Option<u32>,
+    /// The journal says so, durably: until then it needs the file.
+    pub declared: bool,
 }
 
 /// `<20 digits>.log` and so on.
