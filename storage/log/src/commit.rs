@@ -123,9 +123,10 @@ impl Store {
         // Reclaim begins at three eighths; from five on nothing else goes out, and what is left is its room to move.
         let crowded = ring.used() > ring.ring_bytes / 8 * 5;
         let roomy = ring.used() <= ring.ring_bytes / 8 * 6;
-        let max = if crowded && ring.place(max as u64 + ring.ring_bytes / 16).is_none() { max / 2 } else { max };
         // The last sixteenth is for the first group of a next life.
-        if ring.place(max as u64 + ring.ring_bytes / 16).is_none() {
+        let room = ring.room().saturating_sub(ring.ring_bytes / 16) / ring.block * ring.block;
+        let max = max.min(room as usize);
+        if room == 0 {
             return;
         }
         let mut draft = Draft::new(max);
@@ -211,22 +212,27 @@ impl Store {
         for who in oldest {
             match who {
                 Needs::Log(slot) => {
-                    if self.slots[slot as usize].log.as_ref().is_some_and(|log| log.ready()) {
+                    if self.slots[slot as usize]
+                        .log
+                        .as_ref()
+                        .is_some_and(|log| log.ready() || (matches!(log.phase, Phase::Removing) && log.jobs == 0))
+                    {
                         if !self.tell(slot, draft, pool, true) {
                             // Whole blocks must leave memory first; younger ones would not make room.
                             self.settle.insert(slot);
                             return;
                         }
-                    } else {
-                        self.tell_recovering(slot, draft);
+                    } else if !self.tell_recovering(slot, draft) {
+                        return;
                     }
                 }
                 Needs::Unopened(partition) => {
                     let Some((state, _)) = self.unopened.get(&partition) else { continue };
-                    if draft.fits(state_bytes(state)) {
-                        put_state(draft, state);
-                        draft.unopened.push(partition);
+                    if !draft.fits(state_bytes(state)) {
+                        return;
                     }
+                    put_state(draft, state);
+                    draft.unopened.push(partition);
                 }
                 Needs::Removing(dir) => {
                     if draft.fits(ENTRY_BYTES + dir.len()) {
@@ -238,30 +244,28 @@ impl Store {
         }
     }
 
-    /// A log whose recovery is under way is told as the journal had it.
-    fn tell_recovering(&mut self, slot: u32, draft: &mut Draft) {
-        let Some(log) = self.slots[slot as usize].log.as_deref() else { return };
-        let state = match &log.phase {
-            Phase::Recovering(recovering) => recovering.state.clone(),
-            Phase::Damaged => match &log.kept_state {
-                Some(state) => (**state).clone(),
-                None => return,
-            },
-            _ => return,
+    /// A log whose recovery is under way is told as the journal had it. False when it can't be told now.
+    fn tell_recovering(&mut self, slot: u32, draft: &mut Draft) -> bool {
+        let Some(log) = self.slots[slot as usize].log.as_deref() else { return false };
+        let state = match (&log.phase, &log.kept_state) {
+            (Phase::Recovering(recovering), _) => &recovering.state,
+            (Phase::Damaged, Some(state)) => &**state,
+            _ => return false,
         };
-        if draft.fits(state_bytes(&state)) {
-            put_state(draft, &state);
-            let told = Told {
-                log: log.id,
-                state: true,
-                start: None,
-                removed: false,
-                extents: Vec::new(),
-                sealed: Vec::new(),
-                end: log.flushed,
-            };
-            draft.told.push(told);
+        if !draft.fits(state_bytes(state)) {
+            return false;
         }
+        put_state(draft, state);
+        draft.told.push(Told {
+            log: log.id,
+            state: true,
+            start: None,
+            removed: false,
+            extents: Vec::new(),
+            sealed: Vec::new(),
+            end: log.flushed,
+        });
+        true
     }
 
     pub(crate) fn state_bytes(&self, who: &Needs) -> usize {

@@ -225,6 +225,15 @@ impl Journal {
         (head + bytes < first.at).then_some(head)
     }
 
+    /// The largest group that has a place.
+    pub fn room(&self) -> u64 {
+        let Some(first) = self.groups.front() else { return self.ring_bytes };
+        if self.head > first.at {
+            return (self.ring_bytes - self.head).max(first.at.saturating_sub(self.block));
+        }
+        (first.at - self.head).saturating_sub(self.block)
+    }
+
     /// Takes the place of a group and its sequence.
     pub fn push(&mut self, at: u64, bytes: u64) -> u64 {
         let sequence = self.sequence_next;
@@ -300,6 +309,7 @@ mod tests {
         ring.trim(ring.horizon());
         assert_eq!(ring.place(2 * 512), Some(0), "group 1 may go");
         assert_eq!(ring.place(3 * 512), None, "but the head never meets the oldest");
+        assert_eq!(ring.room(), 2 * 512);
         ring.push(0, 2 * 512);
         assert_eq!(ring.used(), 9 * 512);
         ring.release(2, Needs::Log(1));
