@@ -127,6 +127,10 @@ impl Store {
         let room = ring.room().saturating_sub(ring.ring_bytes / 16) / ring.block * ring.block;
         let max = max.min(room as usize);
         if room == 0 {
+            // What was said again counts when a group names it: one of a block may use the reserve, and makes room.
+            if ring.groups.front().is_some_and(|first| first.sequence < ring.horizon()) && ring.room() > 0 {
+                self.send(Draft::new(max), pool);
+            }
             return;
         }
         let mut draft = Draft::new(max);
