@@ -120,23 +120,29 @@ impl Store {
         }
         let ring = self.ring();
         let max = ring.group_bytes_max();
-        // Reclaim begins at three eighths; from five on nothing else goes out, and what is left is its room to move.
-        let crowded = ring.used() > ring.ring_bytes / 8 * 5;
-        let roomy = ring.used() <= ring.ring_bytes / 8 * 6;
-        // The last sixteenth is for the first group of a next life.
-        let room = ring.room().saturating_sub(ring.ring_bytes / 16) / ring.block * ring.block;
+        let used = ring.used();
+        let eighth = ring.ring_bytes / 8;
+        let lags = ring.groups.front().is_some_and(|first| first.sequence < ring.horizon());
+        let roomy = used <= eighth * 5;
+        // The last blocks are for the first groups of next lives; only what makes room goes close to them.
+        let reserve = if used > eighth * 5 { ring.block } else { 4 * ring.block };
+        let room = ring.room().saturating_sub(reserve) / ring.block * ring.block;
         let max = max.min(room as usize);
         if room == 0 {
             // What was said again counts when a group names it: one of a block may use the reserve, and makes room.
-            if ring.groups.front().is_some_and(|first| first.sequence < ring.horizon()) && ring.room() > 0 {
+            if lags && ring.room() > 0 {
                 self.send(Draft::new(max), pool);
             }
             return;
         }
         let mut draft = Draft::new(max);
-        if self.reclaims(now, max as u64) {
+        // Reclaim begins at three eighths. From a half on nothing else goes out if that makes room, and from five on in any case:
+        // what is left is its room to move.
+        let reclaims = self.reclaims(now, max as u64);
+        if reclaims {
             self.reclaim(&mut draft, pool);
         }
+        let crowded = used > eighth * 5 || (reclaims && used > eighth * 4);
         let reclaimed = draft.told.len();
         let slots: Vec<u32> = self.dirty.iter().copied().collect();
         // Where the last group stopped for lack of room, this one begins.
@@ -172,7 +178,10 @@ impl Store {
             draft.put(&Entry::Gone { dir: &dir });
             draft.gone.push(dir);
         }
-        if !draft.is_empty() {
+        if draft.told.len() > reclaimed || !draft.gone.is_empty() {
+            self.told_news = self.ring().sequence_next;
+        }
+        if !draft.is_empty() || (crowded && lags) {
             self.send(draft, pool);
         }
     }
@@ -181,7 +190,8 @@ impl Store {
     fn reclaims(&mut self, now: Now, group: u64) -> bool {
         let ring = self.ring();
         let (used, eighth, sequence) = (ring.used(), ring.ring_bytes / 8, ring.sequence_next);
-        if used <= eighth * 3 {
+        // Once everything was said again behind the last news, once more makes no more room.
+        if used <= eighth * 3 || ring.oldest().next().is_none_or(|(oldest, _)| *oldest > self.told_news) {
             return false;
         }
         let news = |slot: &u32| {
@@ -189,15 +199,16 @@ impl Store {
             log.is_some_and(|log| log.news() && due(log, now, self.closing))
         };
         // Without news, room is made for the appends that a crowded ring refuses.
-        if used <= eighth * 5 && self.gone.is_empty() && !self.dirty.iter().any(news) {
+        if used <= eighth * 4 && self.gone.is_empty() && !self.dirty.iter().any(news) {
             return false;
         }
         // Looked at again now and then: it takes a look at every log.
-        if used > eighth * 5 || self.live.is_none_or(|(_, at)| sequence >= at + LIVE_GROUPS) {
+        if used > eighth * 4 || self.live.is_none_or(|(_, at)| sequence >= at + LIVE_GROUPS) {
             let live: usize = self.ring().oldest().map(|(_, who)| self.state_bytes(who)).sum();
             self.live = Some((live as u64, sequence));
         }
-        self.live.is_some_and(|(live, _)| live + 2 * group < used)
+        let margin = if used > eighth * 5 { group } else { 2 * group };
+        self.live.is_some_and(|(live, _)| live + margin < used)
     }
 
     /// Says again what the oldest groups say.
@@ -275,6 +286,9 @@ impl Store {
     pub(crate) fn state_bytes(&self, who: &Needs) -> usize {
         match who {
             Needs::Log(slot) => self.slots[*slot as usize].log.as_ref().map_or(0, |log| {
+                if matches!(log.phase, Phase::Removing | Phase::Removed) {
+                    return ENTRY_BYTES + NAME_BYTES_MAX;
+                }
                 let block = self.block;
                 let left = |segment: &OpenSegment| segment.end - plan(segment, log.hold, true, block, block).written_to;
                 let inline: u32 = log.open.iter().map(left).sum();

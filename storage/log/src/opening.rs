@@ -451,6 +451,7 @@ impl Store {
         for (dir, since) in &opening.fold.removing {
             ring.need(*since, Needs::Removing(dir.clone()));
         }
+        self.told_news = ring.sequence_next;
         self.journal = Some(ring);
         let since = opening.fold.since;
         let states = opening.fold.states.into_iter();

@@ -70,6 +70,8 @@ pub struct Store {
     pub(crate) flight: Option<Flight>,
     /// Bytes that saying everything again would take, and the group before which that was estimated.
     pub(crate) live: Option<(u64, u64)>,
+    /// The last group that said anything new.
+    pub(crate) told_news: u64,
     pub(crate) jobs: Jobs,
     pub(crate) reads: Reads,
     pub(crate) cache: Cache,
@@ -115,6 +117,7 @@ impl Store {
             removals: BTreeMap::new(),
             flight: None,
             live: None,
+            told_news: 0,
             jobs: Jobs::default(),
             reads: Reads::default(),
             doing: BTreeMap::new(),
