@@ -324,15 +324,6 @@ impl Disk {
         }
         paths
     }
-
-    /// Changes one byte of a file.
-    pub fn flip(&mut self, path: &str, at: usize) {
-        let (parent, name) = self.parent(path).expect("a path");
-        if let Some(Node::File(inode)) = self.dirs[parent].now.get(name) {
-            self.files[*inode].now[at] ^= 1;
-            self.files[*inode].durable[at] ^= 1;
-        }
-    }
 }
 
 fn error(operation: &'static str, path: &str, errno: i32) -> DiskError {

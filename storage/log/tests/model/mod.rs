@@ -41,7 +41,6 @@ pub struct World {
     pub config: LogConfig,
     pub reads: BTreeMap<ReadToken, ReadResult>,
     pub finds: BTreeMap<ReadToken, FindResult>,
-    pub torn_ok: bool,
 }
 
 pub fn config() -> LogConfig {
@@ -120,7 +119,6 @@ impl World {
             config: config(),
             reads: BTreeMap::new(),
             finds: BTreeMap::new(),
-            torn_ok: false,
         };
         world.submit(out);
         world
@@ -168,9 +166,6 @@ impl World {
             }
             StoreEvent::Closed => self.closed = true,
             StoreEvent::Fenced { error, .. } => {
-                if std::env::var("SHOW").is_ok() {
-                    println!("fenced: {error}");
-                }
                 self.fenced = true;
                 self.events.push(StoreEvent::Fenced { dir: DirId(0), error });
             }
@@ -350,21 +345,6 @@ impl World {
                 return result;
             }
             self.turn();
-        }
-        panic!("no answer");
-    }
-
-    pub fn find(&mut self, log: LogId, query: TimeQuery) -> Option<Found> {
-        let mut result = self.store.find(self.now, &mut self.pool, log, query);
-        for _ in 0..100_000 {
-            match result {
-                FindResult::Ready(found) => return found,
-                FindResult::Pending(token) => {
-                    self.turn();
-                    result = self.finds.remove(&token).unwrap_or(FindResult::Pending(token));
-                }
-                other => panic!("{other:?}"),
-            }
         }
         panic!("no answer");
     }
