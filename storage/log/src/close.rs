@@ -45,7 +45,10 @@ impl Store {
         }
         let quiet = self.flight.is_none() && self.jobs.idle() && self.gone.is_empty();
         let news = self.dirty.iter().any(|slot| self.slots[*slot as usize].log.as_ref().is_some_and(|log| log.news()));
-        if self.fenced.is_some() && self.jobs.idle() && self.flight.is_none()
+        // A ring that is full of what must stay takes no more news. Nobody was told of them, so the stop need not wait.
+        let stuck = quiet && self.settle.is_empty() && self.starved.is_empty() && self.full.is_empty();
+        if stuck
+            || self.fenced.is_some() && self.jobs.idle() && self.flight.is_none()
             || quiet && !news && self.to_close.is_empty()
         {
             self.closed = true;

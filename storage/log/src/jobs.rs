@@ -24,6 +24,7 @@ pub(crate) enum Then {
     RecoverOpened(LogId),
     RecoverRead(LogId),
     Swept(LogId),
+    RemovalFound(String),
     RemoveListed(LogId, String),
     RemoveEmptied(LogId, String),
     RemoveDone(LogId),

@@ -499,7 +499,7 @@ impl Store {
         self.resume = None;
         let removing: Vec<String> = self.removing.keys().cloned().collect();
         for name in removing {
-            self.remove_directory(NO_LOG, name);
+            self.resume_removal(name);
         }
         self.events.push(StoreEvent::Opened);
     }

@@ -42,7 +42,23 @@ impl Store {
         }
     }
 
-    /// From the rename on; also for what an earlier life began.
+    /// Goes on with what an earlier life began. Where the renamed directory stands, the rename was done, and the old name may be
+    /// another log's by now.
+    pub(crate) fn resume_removal(&mut self, name: String) {
+        let list = DiskKind::List { dir: self.config.dir, path: format!("{name}-delete") };
+        self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(vec![list])], Then::RemovalFound(name)));
+    }
+
+    pub(crate) fn removal_found(&mut self, name: String, got: Got) {
+        let renamed = got.values().any(|got| matches!(got, Ok(DiskOk::Listed(_))));
+        if renamed {
+            self.remove_listed(crate::opening::NO_LOG, name, got);
+        } else {
+            self.remove_directory(crate::opening::NO_LOG, name);
+        }
+    }
+
+    /// From the rename on.
     pub(crate) fn remove_directory(&mut self, id: LogId, name: String) {
         let dir = self.config.dir;
         let away = format!("{name}-delete");

@@ -437,6 +437,7 @@ impl Store {
             Then::RecoverOpened(id) => self.recover_opened(now, pool, id, error, got),
             Then::RecoverRead(id) => self.recover_read(now, pool, id, error, got),
             Then::Swept(id) => self.swept(id),
+            Then::RemovalFound(dir) => self.removal_found(dir, got),
             Then::RemoveListed(id, dir) => self.remove_listed(id, dir, got),
             Then::RemoveEmptied(id, dir) => self.remove_emptied(id, dir),
             Then::RemoveDone(id) => self.remove_done(id),
