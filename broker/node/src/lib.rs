@@ -52,9 +52,7 @@ pub struct Started {
     pub data_dir: std::path::PathBuf,
     pub memory_bytes: u64,
     pub direct_io: bool,
-    /// Name of the file system, and whether one flush of the journal covers all (MEASURED.md).
     pub file_system: String,
-    pub journal_flush_covers: bool,
     pub ready_ms: u64,
 }
 
@@ -72,14 +70,9 @@ impl std::fmt::Display for Started {
         }
         writeln!(f, "  cores    {:?}, one shard each, {} MiB in all", self.cores, self.memory_bytes >> 20)?;
         let writes = if self.direct_io { "direct writes" } else { "buffered writes (no O_DIRECT here)" };
-        let flush = if self.journal_flush_covers {
-            "one flush of the journal a commit"
-        } else {
-            "a flush of each touched file a commit"
-        };
         writeln!(
             f,
-            "  data     {} ({}): {writes}, {flush}, acknowledged once durable",
+            "  data     {} ({}): {writes}, a flush of each touched file a commit, acknowledged once durable",
             self.data_dir.display(),
             self.file_system
         )?;

@@ -253,7 +253,6 @@ fn serve(
         memory_bytes: plan.memory_bytes,
         direct_io: plan.file_system.direct_io,
         file_system: plan.file_system.name.clone(),
-        journal_flush_covers: plan.file_system.journal_flush_covers,
         ready_ms: 0,
     };
     let metrics = Metrics::new(count, &plan.limits);
