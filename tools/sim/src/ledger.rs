@@ -75,6 +75,8 @@ pub struct Ledger {
     logs: BTreeMap<Key, Log>,
     meant: BTreeMap<ValueId, Key>,
     producers: BTreeSet<ProducerId>,
+    /// Which of its connections a plain producer sent a value on.
+    lines: BTreeMap<ValueId, u32>,
     next_topic: u32,
     pub acked: u64,
     pub read: u64,
@@ -160,6 +162,17 @@ impl Ledger {
 
     pub fn meant(&mut self, key: Key, value: ValueId) {
         self.meant.insert(value, key);
+    }
+
+    /// A plain producer sends a value, once, on its `line`th connection. What it sends on the next one may overtake what is still
+    /// under way on this one: order is promised within a line. An idempotent producer's sequences keep it over all of them.
+    pub fn sends(&mut self, value: ValueId, line: u32) {
+        self.lines.insert(value, line);
+    }
+
+    /// The line of a value; 0 for an idempotent producer's.
+    pub fn line_of(&self, value: ValueId) -> u32 {
+        self.lines.get(&value).copied().unwrap_or_default()
     }
 
     pub fn refused(&mut self, key: Key, value: ValueId) {

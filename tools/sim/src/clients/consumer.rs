@@ -44,8 +44,8 @@ enum Asked {
 /// Where a pass through a partition is.
 struct Place {
     next: i64,
-    /// Each producer's last value, in this pass.
-    last: BTreeMap<u32, u32>,
+    /// The last value of each producer's line, in this pass.
+    last: BTreeMap<(u32, u32), u32>,
     /// The start must be asked for.
     lost: bool,
 }
@@ -300,7 +300,7 @@ fn take(
             };
             context.ledger.read(key, offset, id);
             if offset >= place.next
-                && let Some(last) = place.last.insert(id.client, id.number)
+                && let Some(last) = place.last.insert((id.client, context.ledger.line_of(id)), id.number)
                 && last >= id.number
             {
                 return Err(("order per producer", format!("{id:?} at {offset}, behind {last}")));

@@ -58,6 +58,8 @@ pub struct Producer {
     left: u32,
     next_number: u32,
     think_until_ns: u64,
+    /// Connections that ended.
+    connection: u32,
     /// Partitions with a batch that was refused: what was in flight behind it fails too. Nothing new goes out until all of it is back.
     stumbled: BTreeSet<Key>,
 }
@@ -75,6 +77,7 @@ impl Producer {
             left,
             next_number: 0,
             think_until_ns: 0,
+            connection: 0,
             stumbled: BTreeSet::new(),
         }
     }
@@ -147,6 +150,9 @@ impl Producer {
             let batch = &mut self.batches[*at];
             batch.flying = true;
             asked.push((*key, batch.values[0]));
+            if !self.style.idempotent {
+                batch.values.iter().for_each(|value| context.ledger.sends(*value, self.connection));
+            }
             let records = RecordBytes::Parts(vec![batch.bytes.clone()]);
             topics
                 .entry(key.topic)
@@ -295,6 +301,7 @@ impl Client for Producer {
             self.batches.iter_mut().for_each(|batch| batch.flying = false);
         } else {
             self.batches.retain(|batch| !batch.flying);
+            self.connection += 1;
         }
     }
 
