@@ -132,6 +132,9 @@ impl Media {
             {
                 // What was before it can't come back; what came after is still open.
                 older.drain(..=at);
+            } else {
+                // A flush that started earlier and ends later: what is durable by now is newer.
+                continue;
             }
             self.durable.insert(block, bytes);
         }
