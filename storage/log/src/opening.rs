@@ -436,7 +436,8 @@ impl Store {
         let mut ring = Journal::new(opening.file, &found, opening.life + 1);
         let block = ring.block;
         let horizon = opening.candidates.get(&opening.newest).map_or(1, |candidate| candidate.header.horizon);
-        for (sequence, candidate) in opening.candidates.range(horizon..=opening.newest) {
+        // None when the very first group was torn.
+        for (sequence, candidate) in opening.candidates.range(horizon..horizon.max(opening.newest + 1)) {
             let bytes = u64::from(candidate.header.bytes).next_multiple_of(block);
             ring.sequence_next = *sequence;
             ring.push(candidate.at, bytes);

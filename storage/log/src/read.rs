@@ -435,9 +435,13 @@ impl Store {
         let interval = log.config.index_interval_bytes;
         let limit = match log.segment(base) {
             Some(segment) => segment.memory_from(),
-            None => log.sealed.get(&base).map_or(0, |segment| segment.bytes),
+            None => match log.sealed.get(&base) {
+                Some(segment) => segment.bytes,
+                // Retention took it while it was read.
+                None => return Err(ReadError::Removed),
+            },
         };
-        let whole = (limit - begin).min(read.len() as u32) as usize;
+        let whole = limit.saturating_sub(begin).min(read.len() as u32) as usize;
         let data = read.freeze();
         let first = (from - begin) as usize;
         let mut at = first;

@@ -118,7 +118,9 @@ impl Limits {
             block_bytes: 512,
             segment_bytes_max: 64 << 10,
             segment_allocate_bytes: 4 << 10,
-            journal_bytes: 32 << 10,
+            // Every log of a history, with all that a tail may hold inline, several times over: a ring that is full of states alone
+            // can't move (storage/DESIGN.md, open).
+            journal_bytes: 64 << 10,
             journal_inflight_groups_max: 1,
             gather_bytes_max: 4 << 10,
             trickle_bytes_max: 1 << 10,
