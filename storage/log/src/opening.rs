@@ -562,7 +562,9 @@ fn verify_piece(opening: &mut Opening, file: FileId, at: u32, piece: &[u8]) -> S
     verifying.before_at += repeated;
     verify_bytes(verifying, &piece[repeated..]);
     let at = at + piece.len() as u32;
-    if verifying.good && at < check.written_to && !piece.is_empty() {
+    // A read that ends inside a block ended with the file.
+    let block = opening.found.map_or(1, |found| found.block_bytes as usize);
+    if verifying.good && at < check.written_to && !piece.is_empty() && piece.len().is_multiple_of(block) {
         return Stage::VerifyRead { file, at };
     }
     // A file that is too short was extended by the same group.
