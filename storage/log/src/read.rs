@@ -563,7 +563,9 @@ impl Store {
             let Ok(into) = into else { continue };
             reads.push(DiskKind::Read { file: *file, position: 0, bytes: whole as u32, into });
         }
-        let closes = files.iter().map(|file| DiskKind::Close { file: *file }).collect();
+        // One that is missing was not opened.
+        let opened = files.iter().zip(sizes).filter(|(_, bytes)| bytes.is_some());
+        let closes = opened.map(|(file, _)| DiskKind::Close { file: *file }).collect();
         // Numbered behind the two opens; an empty index is not read.
         let bytes = sizes.map(|bytes| bytes.unwrap_or(u64::MAX));
         let steps = vec![Step::lenient(reads), Step::lenient(closes)];

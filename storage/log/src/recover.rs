@@ -418,10 +418,12 @@ fn look_at_files(log: &mut Log, recovering: &mut Recovering, entries: &[Entry], 
     for entry in entries {
         let Some((base, extension)) = parse_file_name(&entry.name) else { continue };
         let open = state.segments.iter().any(|segment| segment.base == base);
-        if extension == "log" && base < first_open {
+        // A roll that an earlier life began and nobody declared leaves an empty file; what was sealed is never empty.
+        let left = extension == "log" && entry.bytes == 0 && !open;
+        if extension == "log" && base < first_open && !left {
             bases.push((base, entry.bytes));
         }
-        let declared = base < first_open || open || extension == "snapshot" && base <= state.end();
+        let declared = base < first_open && !left || open || extension == "snapshot" && base <= state.end();
         if !declared {
             recovering.garbage.push(format!("{dir}/{}", entry.name));
         }
@@ -478,7 +480,7 @@ fn plan_scan(recovering: &mut Recovering, entries: &[Entry]) -> Option<Offset> {
     let mut sealed: Vec<(Offset, u64)> = entries
         .iter()
         .filter_map(|entry| match parse_file_name(&entry.name) {
-            Some((base, "log")) if base < first_open => Some((base, entry.bytes)),
+            Some((base, "log")) if base < first_open && entry.bytes > 0 => Some((base, entry.bytes)),
             _ => None,
         })
         .collect();
