@@ -11,6 +11,8 @@ use crate::workload::{FIRST_SPEED, Workload};
 
 pub struct FirstSpeed {
     pub servers: Servers,
+    /// Of the broker's topics.
+    pub configs: Vec<(String, String)>,
     pub rounds: usize,
     pub warm_up: Duration,
     pub measure: Duration,
@@ -59,7 +61,7 @@ impl FirstSpeed {
         let load = workload.load(&server.address, server.pid(), self.warm_up, self.measure);
         if peer == Peer::Ringmain {
             let mut control = Control::open(&server.address, Duration::from_secs(5)).map_err(named)?;
-            control.create_topic(&load.topic, load.partitions, &[]).map_err(named)?;
+            control.create_topic(&load.topic, load.partitions, &self.configs).map_err(named)?;
         }
         let outcome = load.run().map_err(named)?;
         server.stop().map_err(named)?;

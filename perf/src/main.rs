@@ -115,6 +115,9 @@ struct FirstSpeedArgs {
     /// A further argument of `ringmain start`; repeatable
     #[arg(long = "start-argument", allow_hyphen_values = true)]
     start_arguments: Vec<String>,
+    /// Configs of the topic, `name=value`: small segments and little retention make a log that uses its files again, as the probe does
+    #[arg(long = "config", value_parser = name_and_value)]
+    configs: Vec<(String, String)>,
     /// Data goes below this: the file system to be measured
     #[arg(long, default_value = "./ringmain-perf-data")]
     dir: PathBuf,
@@ -214,6 +217,7 @@ fn first_speed(args: FirstSpeedArgs) -> io::Result<()> {
             directory: args.dir,
             port: args.port,
         },
+        configs: args.configs,
         rounds: args.rounds,
         warm_up: Duration::from_secs_f64(args.warm_up),
         measure: Duration::from_secs_f64(args.seconds),

@@ -5,11 +5,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ringmain_buffer::Buf;
-use rustix::fs::FlockOperation;
+use rustix::fs::{AtFlags, CWD, FlockOperation, StatxFlags};
 
 use crate::error::StartError;
 use crate::properties::Properties;
@@ -50,8 +50,9 @@ pub struct Identity {
 pub struct FileSystem {
     pub name: String,
     pub direct_io: bool,
-    /// A flush of the journal covers overwritten extents of the other files (measured for ext4 and xfs; never assumed elsewhere).
-    pub journal_flush_covers: bool,
+    /// A flush of the journal covers overwritten extents of the other files (measured for ext4 and xfs; never assumed elsewhere); else
+    /// why not.
+    pub journal_flush_covers: Result<(), &'static str>,
     pub free_bytes: u64,
 }
 
@@ -99,12 +100,37 @@ impl Directory {
         let file = open(0).map_err(failed("open"))?;
         file.write_all_at(&block, 0).map_err(failed("write"))?;
         file.sync_data().map_err(failed("flush"))?;
-        fs::remove_file(&path).map_err(failed("remove"))?;
         let status =
             rustix::fs::statfs(&self.path).map_err(|error| StartError::path("statfs", &self.path, error.into()))?;
-        let (name, journal_flush_covers) = kind(status.f_type as u64);
+        let (name, known) = kind(status.f_type as u64);
+        let journal_flush_covers = match () {
+            () if !known => Err("not known to cover other files on this file system"),
+            // What a fallback to the page cache leaves there, no other file's flush writes.
+            () if !direct_io || !unbuffered(&path) => Err("writes may go through the page cache here"),
+            () if self.shares_extents(&file) => Err("files may share extents here (reflink)"),
+            () if !self.one_device() => Err("a directory in it lies on another device"),
+            () => Ok(()),
+        };
+        fs::remove_file(&path).map_err(failed("remove"))?;
         let free_bytes = status.f_bavail.saturating_mul(status.f_bsize as u64);
         Ok(FileSystem { name, direct_io, journal_flush_covers, free_bytes })
+    }
+
+    /// Whether the file system can clone a file: then an overwritten extent may be another file's too, and the write goes elsewhere.
+    fn shares_extents(&self, file: &File) -> bool {
+        let path = self.path.join(".probe-clone");
+        let cloned = File::create(&path).is_ok_and(|clone| rustix::fs::ioctl_ficlone(&clone, file).is_ok());
+        let _ = fs::remove_file(&path);
+        cloned
+    }
+
+    /// Journals and segments lie in directories of this one.
+    fn one_device(&self) -> bool {
+        let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
+        let own = device(&self.path);
+        let Ok(entries) = fs::read_dir(&self.path) else { return false };
+        // What is gone meanwhile is nobody's.
+        own.is_some() && entries.flatten().all(|entry| device(&entry.path()).is_none_or(|other| Some(other) == own))
     }
 
     /// `None` in a directory that was never used.
@@ -143,7 +169,8 @@ impl Directory {
                 let generation = name.strip_prefix("journal-");
                 name != kept && generation.is_some_and(|generation| generation.parse::<u64>().is_ok())
             });
-            if other {
+            // A partition's directory is never ours to remove, whatever its name.
+            if other && !self.path.join(&name).join("partition.metadata").exists() {
                 fs::remove_dir_all(self.path.join(name))?;
             }
         }
@@ -193,7 +220,15 @@ impl Directory {
     }
 }
 
-/// Name of a file system by its magic number (statfs(2)), and whether one flush covers all on it.
+/// Whether O_DIRECT means it (statx(2), since Linux 6.1): ext4 with data=journal takes the flag and writes through the page cache.
+fn unbuffered(path: &Path) -> bool {
+    rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN).is_ok_and(|found| {
+        let told = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+        told && (1..=4096).contains(&found.stx_dio_offset_align)
+    })
+}
+
+/// Name of a file system by its magic number (statfs(2)), and whether one flush covers what is overwritten on it.
 fn kind(magic: u64) -> (String, bool) {
     match magic & 0xffff_ffff {
         0xef53 => ("ext4".into(), true),
@@ -256,7 +291,12 @@ mod tests {
             Err(StartError::Locked { pid, .. }) => assert_eq!(pid, Some(std::process::id())),
             other => panic!("{:?}", other.map(|_| ())),
         }
-        assert!(directory.probe().unwrap().free_bytes > 0);
+        let probed = directory.probe().unwrap();
+        assert!(probed.free_bytes > 0);
+        // Whatever this is run on: only where it was measured.
+        assert!(
+            probed.journal_flush_covers.is_err() || ["ext4", "xfs"].contains(&probed.name.as_str()) && probed.direct_io
+        );
         assert_eq!(directory.layout().unwrap(), None);
         let layout = Layout { journal_generation: 3, cores: 2, served: true };
         directory.write_layout(layout).unwrap();

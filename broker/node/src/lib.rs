@@ -53,6 +53,10 @@ pub struct Started {
     pub memory_bytes: u64,
     pub direct_io: bool,
     pub file_system: String,
+    /// Whether one flush a commit is enough where files are overwritten; else why not.
+    pub journal_flush_covers: Result<(), &'static str>,
+    /// What spare files may take of the disk, on all cores together.
+    pub spare_bytes: u64,
     pub ready_ms: u64,
 }
 
@@ -72,10 +76,18 @@ impl std::fmt::Display for Started {
         let writes = if self.direct_io { "direct writes" } else { "buffered writes (no O_DIRECT here)" };
         writeln!(
             f,
-            "  data     {} ({}): {writes}, a flush of each touched file a commit, acknowledged once durable",
+            "  data     {} ({}): {writes}, acknowledged once flushed",
             self.data_dir.display(),
             self.file_system
         )?;
+        match self.journal_flush_covers {
+            Ok(()) => writeln!(
+                f,
+                "  flush    the journal's covers segments in used files (up to {} MiB of old ones are kept for that); others have their own",
+                self.spare_bytes >> 20
+            )?,
+            Err(why) => writeln!(f, "  flush    each touched file has its own ({why})")?,
+        }
         write!(f, "  next     echo hello | kcat -P -b {host}:{port} -t first; kcat -C -e -b {host}:{port} -t first")
     }
 }

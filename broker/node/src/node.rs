@@ -88,7 +88,8 @@ fn plan(config: &NodeConfig) -> Result<Plan, StartError> {
         return Err(StartError::Config { name, value, allowed: "1 to 1024".into() });
     }
     let memory_bytes = resources::memory_bytes(config.memory_bytes);
-    let limits = resources::limits(memory_bytes, descriptors, cores, &directory.path)?;
+    let mut limits = resources::limits(memory_bytes, descriptors, cores, &directory.path)?;
+    resources::bound_spares(&mut limits, file_system.free_bytes, cores);
     let (listener, listen) = listen(&config.listen)?;
     let admin = config.admin_listen.as_ref().map(Admin::bind).transpose()?;
     let identity = directory.identity(node_id)?;
@@ -160,7 +161,7 @@ fn reshard(
         dir: DIR,
         limits,
         direct_io: file_system.direct_io,
-        journal_flush_covers: file_system.journal_flush_covers,
+        journal_flush_covers: file_system.journal_flush_covers.is_ok(),
     };
     let layout = resharding.run(old, cores)?;
     directory.write_layout(layout)?;
@@ -253,6 +254,8 @@ fn serve(
         memory_bytes: plan.memory_bytes,
         direct_io: plan.file_system.direct_io,
         file_system: plan.file_system.name.clone(),
+        journal_flush_covers: plan.file_system.journal_flush_covers,
+        spare_bytes: plan.limits.spare_bytes_max * count as u64,
         ready_ms: 0,
     };
     let metrics = Metrics::new(count, &plan.limits);
@@ -313,7 +316,7 @@ fn start_cores(plan: Plan, sinks: SinkFactory, reports: &Sender<Report>) -> Resu
                 seed: getrandom::u64().map_err(|error| StartError::Failed(error.to_string()))?,
                 journal_generation: plan.layout.journal_generation,
                 journal_exists: plan.layout.served,
-                journal_flush_covers: plan.file_system.journal_flush_covers,
+                journal_flush_covers: plan.file_system.journal_flush_covers.is_ok(),
                 cluster_id: plan.identity.cluster_id.clone(),
                 advertised: plan.advertised.clone(),
                 dir_path: plan.directory.path.display().to_string(),

@@ -83,6 +83,13 @@ pub fn limits(memory: u64, descriptors: u64, shards: usize, data_dir: &Path) -> 
     Ok(limits)
 }
 
+/// Spare files take at most a fiftieth of what is free at the start, for all shards together; half of it may be filled with zeroes.
+pub fn bound_spares(limits: &mut Limits, free_bytes: u64, shards: usize) {
+    limits.spare_bytes_max = limits.spare_bytes_max.min(free_bytes / 50 / shards as u64);
+    let filled = limits.spare_bytes_max / 2 / u64::from(limits.spare_fill_bytes).max(1);
+    limits.spare_fill_files_max = limits.spare_fill_files_max.min(filled.min(u64::from(u32::MAX)) as u32);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +107,11 @@ mod tests {
         let error = limits(1 << 30, 200, 2).unwrap_err().to_string();
         assert!(error.contains("200") && error.contains("256"), "{error}");
         assert!(limits(100 << 20, 1024, 2).is_err());
+        let mut young = Limits::production(1 << 30);
+        bound_spares(&mut young, 40 << 30, 2);
+        assert!(young.spare_bytes_max <= 410 << 20 && young.spare_fill_files_max == 3);
+        bound_spares(&mut young, 1 << 20, 2);
+        assert_eq!(young.spare_fill_files_max, 0, "a full disk gets no zeroes");
         assert!(!cpus().is_empty() && memory_bytes(None) > 0);
     }
 }
