@@ -35,6 +35,7 @@ impl Store {
         if !self.closing || self.closed || self.opening.is_some() || self.resume.is_some() {
             return;
         }
+        self.remove_spares();
         if self.fenced.is_none() {
             let slots: Vec<u32> = self.to_close.iter().copied().collect();
             for slot in slots {

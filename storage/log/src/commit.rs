@@ -28,6 +28,8 @@ pub(crate) struct Flight {
     pub sequence: u64,
     horizon: u64,
     pub left: BTreeSet<DiskToken>,
+    /// Bytes of its blocks that went into fresh extents.
+    fresh: u64,
     pub logs: Vec<Told>,
     pub unopened: Vec<Partition>,
     pub removing: Vec<String>,
@@ -55,6 +57,9 @@ pub(crate) struct Draft {
     entries: u32,
     max: usize,
     writes: Vec<(FileId, u64, Vec<Buf>)>,
+    /// Segments that need a flush of their own, and how many bytes they took of fresh extents.
+    flush: BTreeSet<FileId>,
+    fresh: u64,
     told: Vec<Told>,
     unopened: Vec<Partition>,
     removing: Vec<String>,
@@ -70,6 +75,8 @@ impl Draft {
             entries: 0,
             max,
             writes: Vec::new(),
+            flush: BTreeSet::new(),
+            fresh: 0,
             told: Vec::new(),
             unopened: Vec::new(),
             removing: Vec::new(),
@@ -307,6 +314,7 @@ impl Store {
         let short = pool.left(Account::Tail) < pool.limit(Account::Tail) as usize / 2;
         let least = if short || state { block } else { limits.trickle_bytes_max };
         let gather = limits.gather_bytes_max;
+        let covers = self.config.journal_flush_covers;
         let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return true };
         if matches!(log.phase, Phase::Removing) {
             return tell_removed(log, draft);
@@ -349,6 +357,11 @@ impl Store {
                 if let Some(file) = segment.file_id() {
                     let parts = segment.parts(segment.written_to, plan.written_to);
                     gather_writes(&mut draft.writes, file, segment.written_to, parts, gather);
+                    let covered = if covers { segment.overwritten } else { 0 };
+                    if plan.written_to > covered {
+                        draft.flush.insert(file);
+                        draft.fresh += u64::from(plan.written_to - segment.written_to.max(covered));
+                    }
                 }
                 segment.writing_to = plan.written_to;
                 told.extents.push((segment.base, plan.written_to));
@@ -401,12 +414,10 @@ impl Store {
             Doing::Commit,
         ));
         for (file, position, data) in draft.writes {
-            if !files.contains(&file) {
-                files.push(file);
-            }
             left.insert(self.operate(DiskClass::Commit, DiskKind::Write { file, position, data }, Doing::Commit));
         }
         let after = left.iter().copied().collect();
+        files.extend(draft.flush);
         files.extend(draft.resume.iter().flatten());
         let flush = DiskKind::Flush { dir: self.config.dir, files, after };
         left.insert(self.operate(DiskClass::Commit, flush, Doing::Commit));
@@ -414,6 +425,7 @@ impl Store {
             sequence,
             horizon,
             left,
+            fresh: draft.fresh,
             logs: draft.told,
             unopened: draft.unopened,
             removing: draft.removing,
@@ -434,7 +446,7 @@ impl Store {
     }
 
     /// An operation of the group in flight is back.
-    pub(crate) fn commit_done(&mut self, pool: &mut Pool, token: DiskToken, result: Result<(), DiskError>) {
+    pub(crate) fn commit_done(&mut self, now: Now, pool: &mut Pool, token: DiskToken, result: Result<(), DiskError>) {
         if let Err(error) = result {
             self.fence(error);
         }
@@ -445,6 +457,7 @@ impl Store {
         }
         let Some(flight) = self.flight.take() else { return };
         if self.fenced.is_none() {
+            self.spares.wrote(now.mono, flight.fresh);
             self.group_flushed(flight, pool);
         }
     }

@@ -12,12 +12,15 @@ use crate::jobs::{Job, Step, Then};
 use crate::log::{Dir, Log};
 use crate::partition_metadata;
 use crate::segment::{OpenSegment, SealedSegment, SegmentFile, file_name};
+use crate::spares::Spare;
 use crate::store::Store;
 
 /// After "no space left" a reservation is tried again this much later.
 const FULL_RETRY_MS: u64 = 1000;
 /// Names of files and directories are at most 255 bytes long; what is put behind a log's name takes up to 60.
 const NAME_BYTES_MAX: usize = 190;
+/// Directories of one log that lives before the journal knew of them may leave.
+const NAMES_MAX: u32 = 999;
 const EEXIST: i32 = 17;
 const ENOTEMPTY: i32 = 39;
 
@@ -65,7 +68,7 @@ impl Store {
             return;
         }
         let closing = self.closing;
-        self.make_files(id, |s| {
+        self.make_files(pool, id, |s| {
             let whole = s.end / block * block > s.written_to;
             s.file == SegmentFile::None && (whole || (s.end > 0 && (closing || s.rolled.is_some())))
         });
@@ -74,7 +77,7 @@ impl Store {
     }
 
     /// Makes the directory, or the files of the segments that `wanted` names.
-    pub(crate) fn make_files(&mut self, id: LogId, wanted: impl Fn(&OpenSegment) -> bool) {
+    pub(crate) fn make_files(&mut self, pool: &Pool, id: LogId, wanted: impl Fn(&OpenSegment) -> bool) {
         let dir_id = self.config.dir;
         let Some(log) = self.log_mut(id) else { return };
         let bases: Vec<Offset> = log.open.iter().filter(|s| wanted(s)).map(|s| s.base).collect();
@@ -93,19 +96,26 @@ impl Store {
             }
         };
         for base in bases {
+            let Ok(spare) = self.take_spare(pool, id, base) else { continue };
             let file = self.file();
             let Some(log) = self.log_mut(id) else { return };
             log.jobs += 1;
             let Some(segment) = log.segment_mut(base) else { continue };
             segment.file = SegmentFile::Making;
             let path = format!("{dir}/{}", file_name(base, "log"));
-            let steps = vec![
-                Step::of(vec![DiskKind::Open { dir: dir_id, file, path, create: true }]),
-                // Nothing that an earlier life left here was ever declared.
-                Step::of(vec![DiskKind::Truncate { file, bytes: 0 }]),
-                Step::of(vec![DiskKind::SyncDir { dir: dir_id, path: dir.clone() }]),
-            ];
-            self.jobs.add(Job::new(DiskClass::Background, steps, Then::FileMade(id, base, file)));
+            let mut steps = match &spare {
+                Some(spare) => vec![
+                    Step::of(vec![DiskKind::Rename { dir: dir_id, from: spare.path.clone(), to: path.clone() }]),
+                    Step::of(vec![DiskKind::Open { dir: dir_id, file, path, create: false }]),
+                ],
+                None => vec![
+                    Step::of(vec![DiskKind::Open { dir: dir_id, file, path, create: true }]),
+                    // Nothing that an earlier life left here was ever declared.
+                    Step::of(vec![DiskKind::Truncate { file, bytes: 0 }]),
+                ],
+            };
+            steps.push(Step::of(vec![DiskKind::SyncDir { dir: dir_id, path: dir.clone() }]));
+            self.jobs.add(Job::new(DiskClass::Background, steps, Then::FileMade(id, base, file, spare)));
         }
     }
 
@@ -114,6 +124,7 @@ impl Store {
     pub(crate) fn dir_listed(&mut self, id: LogId, mut got: Got) {
         let taken = matches!(Store::ok(&mut got, 0), Some(DiskOk::Listed(entries)) if !entries.is_empty());
         let Some(log) = self.log_any_mut(id) else { return };
+        let taken = taken || reserved(&log.name);
         let to = if taken { other_name(log) } else { log.name.clone() };
         self.make_dir(id, to);
     }
@@ -152,9 +163,9 @@ impl Store {
                 self.dirty.insert(id.slot);
                 self.settle.insert(id.slot);
             }
-            Some(error) if [EEXIST, ENOTEMPTY].contains(&error.errno) && name == log.name => {
-                let other = other_name(log);
-                self.make_dir(id, other);
+            Some(error) if [EEXIST, ENOTEMPTY].contains(&error.errno) && next_name(log, &name).is_some() => {
+                let next = next_name(log, &name).unwrap_or_default();
+                self.make_dir(id, next);
             }
             Some(error) => {
                 log.jobs -= 1;
@@ -164,13 +175,26 @@ impl Store {
         }
     }
 
-    pub(crate) fn file_made(&mut self, now: Now, id: LogId, base: Offset, file: FileId, error: Option<DiskError>) {
+    pub(crate) fn file_made(
+        &mut self,
+        now: Now,
+        id: LogId,
+        (base, file, spare): (Offset, FileId, Option<Spare>),
+        error: Option<DiskError>,
+    ) {
+        if let (Some(spare), Some(error)) = (&spare, &error) {
+            self.spare_failed(spare, error.clone());
+        }
+        let step = self.config.limits.segment_allocate_bytes / 2;
         let Some(log) = self.log_any_mut(id) else { return };
         log.jobs -= 1;
         let failed = error.is_some();
         if let Some(segment) = log.segment_mut(base) {
             segment.file = if failed { SegmentFile::None } else { SegmentFile::Ready(file) };
-            segment.allocated = 0;
+            let bytes = spare.filter(|_| !failed).map_or(0, |spare| spare.bytes);
+            (segment.allocated, segment.overwritten) = (bytes, bytes);
+            // What follows a spare's extents is no trickle.
+            segment.allocate_step = if bytes > 0 { step } else { segment.allocate_step };
         }
         self.dirty.insert(id.slot);
         match error {
@@ -346,6 +370,7 @@ impl Store {
         bytes: u32,
         error: Option<DiskError>,
     ) {
+        let block = self.block;
         let Some(log) = self.log_any_mut(id) else { return };
         log.jobs -= 1;
         if let Some(error) = error {
@@ -375,6 +400,7 @@ impl Store {
                 next,
                 bytes,
                 file: Some(file),
+                overwritten: bytes / block * block,
                 max_timestamp,
                 index,
                 built_to: None,
@@ -382,6 +408,8 @@ impl Store {
             },
         );
         self.reads.index_loaded(id, base, index_bytes);
+        // A log that is written fast must not wait for the clock to let go of what is too much.
+        self.retain(now, id.slot);
         self.dirty.insert(id.slot);
         self.settle.insert(id.slot);
     }
@@ -420,9 +448,25 @@ pub(crate) fn rest_writes(
     Some(writes.into_iter().map(|(file, position, data)| DiskKind::Write { file, position, data }).collect())
 }
 
+/// A topic called `journal` must not get a directory that journals of some generation have or will have.
+fn reserved(name: &str) -> bool {
+    name.strip_prefix("journal-").is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
 /// The directory's name when the wished one is taken: the topic's id makes it this topic's alone.
 fn other_name(log: &Log) -> String {
     format!("{}.{:032x}", short_name(&log.name), log.partition.topic.0)
+}
+
+/// After `taken`. Even the topic's own may be: by a life that ended before the journal knew of the directory. What lies there was never
+/// declared, and is left alone.
+fn next_name(log: &Log, taken: &str) -> Option<String> {
+    let other = other_name(log);
+    if taken == log.name {
+        return Some(other);
+    }
+    let number = taken.strip_prefix(&other)?.strip_prefix('.').map_or(Some(0), |number| number.parse::<u32>().ok())?;
+    (number < NAMES_MAX).then(|| format!("{other}.{}", number + 1))
 }
 
 /// The topic's name is cut when the whole gets too long; the partition's number is not.

@@ -6,6 +6,7 @@ use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, FileId};
 use ringmain_types::{LogId, Offset};
 
 use crate::ReadToken;
+use crate::spares::Spare;
 
 /// Jobs that run at once; the rest wait in order. Enough to keep a device busy, few enough to leave it to commits.
 pub(crate) const JOBS_MAX: usize = 16;
@@ -17,7 +18,8 @@ pub(crate) enum Then {
     /// The log directory was listed: under which name can this log's be made?
     DirListed(LogId),
     DirMade(LogId, String),
-    FileMade(LogId, Offset, FileId),
+    /// Of a spare, when there was one.
+    FileMade(LogId, Offset, FileId, Option<Spare>),
     Allocated(LogId, Offset, u32),
     Sealed(LogId, Offset, FileId, u32),
     RecoverListed(LogId),
@@ -25,14 +27,23 @@ pub(crate) enum Then {
     RecoverRead(LogId),
     Swept(LogId),
     RemovalFound(String),
-    RemoveListed(LogId, String),
-    RemoveEmptied(LogId, String),
+    RemoveListed(String),
+    /// With the files that were renamed to be spares, in the order of the job's first operations.
+    RemoveEmptied(String, Vec<Spare>),
     RemoveDone(LogId),
     SegmentOpened(LogId, Offset, FileId, ReadToken),
     IndexOpened(LogId, Offset, [FileId; 2], Option<ReadToken>),
     IndexRead(LogId, Offset, [u64; 2], Option<ReadToken>),
     Settled(LogId),
+    SparesListed,
+    SparesSwept,
+    /// A segment went; its file is to be a spare.
+    Recycled(LogId, Spare),
+    Filled(FileId),
 }
+
+/// An operation's number in its job, and what came of it.
+pub(crate) type Got = BTreeMap<u32, Result<DiskOk, DiskError>>;
 
 #[derive(Debug)]
 pub(crate) struct Step {

@@ -25,6 +25,7 @@ mod removal;
 mod scan;
 mod segment;
 pub mod snapshot;
+mod spares;
 mod store;
 
 use ringmain_buffer::{Buf, Refused};

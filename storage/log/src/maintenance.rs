@@ -28,12 +28,15 @@ enum Found {
 }
 
 impl Store {
-    /// Retention, producer expiry: at most `bytes` read or written. A byte budget, so that a seed replays. True when there is more
+    /// Spare files, retention, producer expiry: at most `bytes` read or written. A byte budget, so that a seed replays. True when there is more
     /// to do.
-    pub fn background(&mut self, now: Now, _pool: &mut Pool, _bytes: u32, out: &mut Vec<DiskOp>) -> bool {
+    pub fn background(&mut self, now: Now, pool: &mut Pool, bytes: u32, out: &mut Vec<DiskOp>) -> bool {
         if self.fenced.is_some() || self.closing || self.journal.is_none() {
             return false;
         }
+        self.fill_spares(now, pool, bytes);
+        self.start_jobs(now, pool);
+        self.take_queue(out);
         let at = match self.maintenance.at {
             Some(at) => at,
             None if self.maintenance.next.is_none_or(|next| next <= now.mono) => 0,
@@ -59,7 +62,7 @@ impl Store {
         self.maintenance.next.filter(|_| !self.closing && self.slots.iter().any(|slot| slot.log.is_some()))
     }
 
-    fn retain(&mut self, now: Now, slot: u32) {
+    pub(crate) fn retain(&mut self, now: Now, slot: u32) {
         let Some(log) = self.slots[slot as usize].log.as_deref_mut().filter(|log| log.ready()) else { return };
         let id = log.id;
         log.producers.expire(now.wall, PRODUCER_EXPIRES_MS);

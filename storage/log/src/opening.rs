@@ -148,7 +148,7 @@ impl Store {
         store
     }
 
-    fn journal_dir(&self) -> String {
+    pub(crate) fn journal_dir(&self) -> String {
         format!("journal-{}", self.config.journal_generation)
     }
     pub(crate) fn journal_path(&self) -> String {
@@ -502,6 +502,7 @@ impl Store {
         for name in removing {
             self.resume_removal(name);
         }
+        self.sweep_spares();
         self.events.push(StoreEvent::Opened);
     }
 }

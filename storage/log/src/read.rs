@@ -67,6 +67,8 @@ pub(crate) struct Reads {
     pending: BTreeMap<ReadToken, Pending>,
     waiting: VecDeque<ReadToken>,
     inflight: u32,
+    /// Files that are being read, whether or not anybody still waits for it.
+    files: BTreeMap<ReadToken, (LogId, FileId)>,
     /// Loaded indexes of sealed segments, oldest first, and their bytes in all.
     indexes: VecDeque<(LogId, Offset, usize)>,
     index_bytes: usize,
@@ -87,6 +89,11 @@ impl Reads {
             });
         }
         self.waiting.retain(|token| self.pending.contains_key(token));
+    }
+
+    /// Whether a read of the log (of `file`, when one is named) is under way.
+    pub fn reading(&self, id: LogId, file: Option<FileId>) -> bool {
+        self.files.values().any(|(log, of)| *log == id && file.is_none_or(|file| file == *of))
     }
 
     pub fn index_loaded(&mut self, id: LogId, base: Offset, bytes: usize) {
@@ -310,6 +317,7 @@ impl Store {
                         let read = DiskKind::Read { file, position: u64::from(begin), bytes, into };
                         self.operate(DiskClass::Read, read, Doing::Read(token));
                         self.reads.inflight += 1;
+                        self.reads.files.insert(token, (id, file));
                         if let Some(pending) = self.reads.pending.get_mut(&token) {
                             pending.position = begin;
                         }
@@ -391,6 +399,7 @@ impl Store {
 
     pub(crate) fn read_done(&mut self, now: Now, pool: &mut Pool, token: ReadToken, result: Result<DiskOk, DiskError>) {
         self.reads.inflight -= 1;
+        self.reads.files.remove(&token);
         let Some(pending) = self.reads.pending.get(&token) else { return };
         let (id, need, begin) = (pending.log, pending.need, pending.position);
         let Need::Bytes { base, from, .. } = need else { return };

@@ -11,7 +11,10 @@ use ringmain_types::*;
 use crate::StoreEvent;
 use crate::jobs::{Job, Step, Then};
 use crate::journal::Needs;
+use crate::log::Log;
 use crate::segment::file_name;
+use crate::segment::parse_file_name;
+use crate::spares::Spare;
 use crate::store::Store;
 
 type Got = BTreeMap<u32, Result<DiskOk, DiskError>>;
@@ -22,6 +25,7 @@ impl Store {
         let Some(log) = self.log_any_mut(id) else { return };
         let since = log.since.take();
         let dir = log.dir_name().map(str::to_owned);
+        let marks = marks(log);
         let open = log.open.iter().filter_map(|segment| segment.file_id());
         let files: Vec<_> = open.chain(log.sealed.values().filter_map(|segment| segment.file)).collect();
         log.open.iter_mut().for_each(|segment| segment.chunks.clear());
@@ -29,14 +33,16 @@ impl Store {
         if let Some(since) = since {
             self.ring_mut().release(since, Needs::Log(id.slot));
         }
+        // What a reader still has under way must not become another log's bytes under its hands.
+        let marks = if self.reads.reading(id, None) { BTreeMap::new() } else { marks };
         let closes = files.into_iter().map(|file| DiskKind::Close { file }).collect();
         self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(closes)], Then::Nothing));
         match dir {
             Some(dir) => {
                 self.ring_mut().need(sequence, Needs::Removing(dir.clone()));
                 self.removing.insert(dir.clone(), sequence);
-                self.removals.insert(dir.clone(), id);
-                self.remove_directory(id, dir);
+                self.removals.insert(dir.clone(), Removal { log: id, marks });
+                self.remove_directory(dir);
             }
             None => self.remove_done(id),
         }
@@ -52,14 +58,14 @@ impl Store {
     pub(crate) fn removal_found(&mut self, name: String, got: Got) {
         let renamed = got.values().any(|got| matches!(got, Ok(DiskOk::Listed(_))));
         if renamed {
-            self.remove_listed(crate::opening::NO_LOG, name, got);
+            self.remove_listed(name, got);
         } else {
-            self.remove_directory(crate::opening::NO_LOG, name);
+            self.remove_directory(name);
         }
     }
 
     /// From the rename on.
-    pub(crate) fn remove_directory(&mut self, id: LogId, name: String) {
+    pub(crate) fn remove_directory(&mut self, name: String) {
         let dir = self.config.dir;
         let away = format!("{name}-delete");
         let steps = vec![
@@ -67,32 +73,57 @@ impl Store {
             Step::of(vec![DiskKind::SyncDir { dir, path: String::new() }]),
             Step::lenient(vec![DiskKind::List { dir, path: away }]),
         ];
-        self.jobs.add(Job::new(DiskClass::Background, steps, Then::RemoveListed(id, name)));
+        self.jobs.add(Job::new(DiskClass::Background, steps, Then::RemoveListed(name)));
     }
 
-    pub(crate) fn remove_listed(&mut self, id: LogId, name: String, got: Got) {
+    pub(crate) fn remove_listed(&mut self, name: String, got: Got) {
         let dir = self.config.dir;
         let listed = got.into_values().find_map(|got| match got {
             Ok(DiskOk::Listed(entries)) => Some(entries),
             _ => None,
         });
         let entries = listed.unwrap_or_default();
-        let removes = entries.iter().map(|e| DiskKind::Remove { dir, path: format!("{name}-delete/{}", e.name) });
+        let marks = self.removals.get_mut(&name).map(|removal| std::mem::take(&mut removal.marks)).unwrap_or_default();
+        let (mut removes, mut renames, mut spares) = (Vec::new(), Vec::new(), Vec::new());
+        for entry in entries {
+            let path = format!("{name}-delete/{}", entry.name);
+            let mark =
+                parse_file_name(&entry.name).filter(|(_, kind)| *kind == "log").and_then(|(at, _)| marks.get(&at));
+            match mark.and_then(|bytes| self.reserve_spare(*bytes)) {
+                Some(spare) => {
+                    renames.push(DiskKind::Rename { dir, from: path, to: spare.path.clone() });
+                    spares.push(spare);
+                }
+                None => removes.push(DiskKind::Remove { dir, path }),
+            }
+        }
+        let sync = DiskKind::SyncDir { dir, path: self.journal_dir() };
         let steps = vec![
-            Step::lenient(removes.collect()),
+            Step::lenient(renames),
+            Step::of(if spares.is_empty() { Vec::new() } else { vec![sync] }),
+            Step::lenient(removes),
             Step::lenient(vec![DiskKind::SyncDir { dir, path: format!("{name}-delete") }]),
         ];
-        self.jobs.add(Job::new(DiskClass::Background, steps, Then::RemoveEmptied(id, name)));
+        self.jobs.add(Job::new(DiskClass::Background, steps, Then::RemoveEmptied(name, spares)));
     }
 
     /// Only when the journal has forgotten the directory may its name go: until then it tells that the rename was done.
-    pub(crate) fn remove_emptied(&mut self, _id: LogId, name: String) {
+    pub(crate) fn remove_emptied(
+        &mut self,
+        name: String,
+        (spares, mut got): (Vec<Spare>, Got),
+        error: Option<DiskError>,
+    ) {
+        for (number, spare) in (0..).zip(spares) {
+            let renamed = got.remove(&number).and_then(Result::err);
+            self.spare_made(spare, renamed.or_else(|| error.clone()));
+        }
         self.gone.push(name);
     }
 
     pub(crate) fn directory_gone(&mut self, name: String) {
         let dir = self.config.dir;
-        let id = self.removals.remove(&name).unwrap_or(crate::opening::NO_LOG);
+        let id = self.removals.remove(&name).map_or(crate::opening::NO_LOG, |removal| removal.log);
         let remove = DiskKind::RemoveDir { dir, path: format!("{name}-delete") };
         self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(vec![remove])], Then::RemoveDone(id)));
     }
@@ -121,13 +152,53 @@ impl Store {
                 log.cache.remove(&(base, first));
             }
             self.reads.index_dropped(id, base);
-            let close = segment.file.map(|file| DiskKind::Close { file }).into_iter().collect();
-            let remove = ["log", "index", "timeindex", "snapshot"].map(|extension| DiskKind::Remove {
-                dir: dir_id,
-                path: format!("{dir}/{}", file_name(base, extension)),
-            });
-            let steps = vec![Step::lenient(close), Step::lenient(remove.into())];
-            self.jobs.add(Job::new(DiskClass::Background, steps, Then::Nothing));
+            let path = |extension: &str| format!("{dir}/{}", file_name(base, extension));
+            let read = self.reads.reading(id, segment.file);
+            let spare = if read { None } else { self.reserve_spare(segment.overwritten) };
+            let mut steps =
+                vec![Step::lenient(segment.file.map(|file| DiskKind::Close { file }).into_iter().collect())];
+            let mut gone = vec!["index", "timeindex", "snapshot"];
+            if spare.is_none() {
+                gone.insert(0, "log");
+            }
+            let removes = gone.into_iter().map(|extension| DiskKind::Remove { dir: dir_id, path: path(extension) });
+            steps.push(Step::lenient(removes.collect()));
+            let then = match spare {
+                None => Then::Nothing,
+                Some(spare) => {
+                    let rename = DiskKind::Rename { dir: dir_id, from: path("log"), to: spare.path.clone() };
+                    steps.push(Step::of(vec![rename]));
+                    steps.push(Step::of(vec![DiskKind::SyncDir { dir: dir_id, path: self.journal_dir() }]));
+                    if let Some(log) = self.log_any_mut(id) {
+                        // Its directory stays where it is until then.
+                        log.jobs += 1;
+                    }
+                    Then::Recycled(id, spare)
+                }
+            };
+            self.jobs.add(Job::new(DiskClass::Background, steps, then));
         }
     }
+
+    pub(crate) fn recycled(&mut self, id: LogId, spare: Spare, error: Option<DiskError>) {
+        if let Some(log) = self.log_any_mut(id) {
+            log.jobs -= 1;
+        }
+        self.spare_made(spare, error);
+    }
+}
+
+/// A directory that is being removed.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    log: LogId,
+    /// By segment: how much of its file may be overwritten.
+    marks: BTreeMap<Offset, u32>,
+}
+
+/// Of each segment's file, the extents that are durable: what was there when it was taken, and what groups told of since.
+fn marks(log: &Log) -> BTreeMap<Offset, u32> {
+    let open = log.open.iter().map(|segment| (segment.base, segment.overwritten.max(segment.written_to)));
+    let sealed = log.sealed.values().map(|segment| (segment.base, segment.overwritten));
+    open.chain(sealed).filter(|(_, bytes)| *bytes > 0).collect()
 }

@@ -51,6 +51,9 @@ pub(crate) struct OpenSegment {
     pub chunks: VecDeque<Chunk>,
     pub index: SegmentIndex,
     pub file: SegmentFile,
+    /// From the file's begin: extents that were written and flushed before this segment had the file. Writes below it need no flush
+    /// of their own where the journal's covers them; 0 when nobody saw it.
+    pub overwritten: u32,
     /// Bytes of the file that space is reserved for.
     pub allocated: u32,
     pub allocating: bool,
@@ -78,6 +81,7 @@ impl OpenSegment {
             chunks: VecDeque::new(),
             index: SegmentIndex::new(base, index_bytes),
             file: SegmentFile::None,
+            overwritten: 0,
             allocated: 0,
             allocating: false,
             allocate_step: 0,
@@ -177,6 +181,9 @@ pub(crate) struct SealedSegment {
     pub next: Offset,
     pub bytes: u32,
     pub file: Option<FileId>,
+    /// Whole blocks of its file that were written and flushed in this life, and may be overwritten in a next one of the file's; 0 for
+    /// a segment of an earlier life, of which only the length is known.
+    pub overwritten: u32,
     /// `None`: not read yet.
     pub max_timestamp: Option<WallMs>,
     /// Loaded indexes; the store keeps a bounded number of bytes of them.

@@ -17,6 +17,8 @@ use crate::maintenance::Maintenance;
 use crate::opening::{Opening, Resume};
 use crate::read::Reads;
 use crate::recover::Recovering;
+use crate::removal::Removal;
+use crate::spares::Spares;
 use crate::{AppendAs, AppendError, Appended, LogConfig, ProducerView, StoreConfig, StoreEvent};
 
 /// What an operation's completion belongs to.
@@ -66,8 +68,9 @@ pub struct Store {
     /// Emptied ones that the next group tells of.
     pub(crate) gone: Vec<String>,
     /// Whose removal a directory is.
-    pub(crate) removals: BTreeMap<String, LogId>,
+    pub(crate) removals: BTreeMap<String, Removal>,
     pub(crate) flight: Option<Flight>,
+    pub(crate) spares: Spares,
     /// Bytes that saying everything again would take, and the group before which that was estimated.
     pub(crate) live: Option<(u64, u64)>,
     /// The last group that said anything new.
@@ -116,6 +119,7 @@ impl Store {
             gone: Vec::new(),
             removals: BTreeMap::new(),
             flight: None,
+            spares: Spares::default(),
             live: None,
             told_news: 0,
             jobs: Jobs::default(),
@@ -302,7 +306,7 @@ impl Store {
     pub fn done(&mut self, now: Now, pool: &mut Pool, done: DiskDone, events: &mut Vec<StoreEvent>) {
         let Some(doing) = self.doing.remove(&done.token) else { return };
         match doing {
-            Doing::Commit => self.commit_done(pool, done.token, done.result.map(|_| ())),
+            Doing::Commit => self.commit_done(now, pool, done.token, done.result.map(|_| ())),
             Doing::Job(job, operation) => {
                 if let Some(started) = self.jobs.done(job, operation, done.result) {
                     self.job_started(now, pool, started);
@@ -429,7 +433,7 @@ impl Store {
             Then::Nothing => {}
             Then::DirListed(id) => self.dir_listed(id, got),
             Then::DirMade(id, name) => self.dir_made(now, id, name, error),
-            Then::FileMade(id, base, file) => self.file_made(now, id, base, file, error),
+            Then::FileMade(id, base, file, spare) => self.file_made(now, id, (base, file, spare), error),
             Then::Allocated(id, base, to) => self.allocated(now, id, base, to, error),
             Then::Sealed(id, base, file, bytes) => self.sealed(now, id, base, file, bytes, error),
             Then::Settled(id) => self.log_closed(id, error),
@@ -438,9 +442,13 @@ impl Store {
             Then::RecoverRead(id) => self.recover_read(now, pool, id, error, got),
             Then::Swept(id) => self.swept(id),
             Then::RemovalFound(dir) => self.removal_found(dir, got),
-            Then::RemoveListed(id, dir) => self.remove_listed(id, dir, got),
-            Then::RemoveEmptied(id, dir) => self.remove_emptied(id, dir),
+            Then::RemoveListed(dir) => self.remove_listed(dir, got),
+            Then::RemoveEmptied(dir, spares) => self.remove_emptied(dir, (spares, got), error),
             Then::RemoveDone(id) => self.remove_done(id),
+            Then::SparesListed => self.spares_listed(got),
+            Then::SparesSwept => self.spares_swept(),
+            Then::Recycled(id, spare) => self.recycled(id, spare, error),
+            Then::Filled(file) => self.filled(file, error),
             Then::SegmentOpened(id, base, file, token) => {
                 self.segment_opened((now, pool), (id, base, file), token, error);
             }

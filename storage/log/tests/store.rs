@@ -109,6 +109,154 @@ fn power_cut_at_every_operation_of_a_short_history() {
     assert!(operations > 120, "{operations}");
 }
 
+fn spares(world: &World) -> usize {
+    world.disk.paths().keys().filter(|path| path.contains(".spare-")).count()
+}
+
+/// A log of small segments, of which all but the last are let go.
+fn segments_that_went(world: &mut World, p: Partition) {
+    for n in 0..40 {
+        world.append(p, &batch(2, 700, n, 1000, None)).unwrap();
+        world.settle();
+    }
+    let end = world.store.end(world.ids[&p]);
+    world.store.advance_start(world.now, world.ids[&p], end).unwrap();
+    world.logs.get_mut(&p).unwrap().start_asked = end.0;
+    world.finish(Vec::new());
+    world.settle();
+}
+
+#[test]
+fn files_of_segments_that_went_are_written_again() {
+    let mut world = World::new(2);
+    world.settle();
+    let (p, q) = (partition(7, 0), partition(8, 0));
+    world.create(p, "orders-0");
+    segments_that_went(&mut world, p);
+    assert!(world.disk.given > 0 && spares(&world) > 0, "{:?}", world.disk.paths().keys());
+    let before = world.disk.own_flushes;
+    world.create(q, "others-0");
+    for n in 0..7 {
+        world.append(q, &batch(2, 700, n, 1000, None)).unwrap();
+        world.settle();
+    }
+    assert!(world.disk.taken > 0);
+    assert_eq!(world.disk.own_flushes, before, "the journal's flush covers what is overwritten");
+    world.check(q);
+    world.crash();
+    world.recover_and_check();
+    assert_eq!(spares(&world), 0, "an earlier life's files are not believed");
+}
+
+#[test]
+fn without_a_covering_flush_there_are_no_spares() {
+    let mut world = World::new(3);
+    world.settle();
+    let p = partition(7, 0);
+    world.create(p, "orders-0");
+    segments_that_went(&mut world, p);
+    for _ in 0..20 {
+        world.rest(2000);
+    }
+    assert_eq!((world.disk.given, spares(&world)), (0, 0));
+}
+
+#[test]
+fn a_removed_log_s_files_are_written_again() {
+    let mut world = World::new(4);
+    world.settle();
+    let p = partition(7, 0);
+    world.create(p, "orders-0");
+    for n in 0..20 {
+        world.append(p, &batch(2, 700, n, 1000, None)).unwrap();
+        world.settle();
+    }
+    let id = world.ids.remove(&p).unwrap();
+    world.logs.remove(&p);
+    world.store.remove(world.now, id);
+    world.finish(Vec::new());
+    world.settle();
+    assert_eq!(world.removed, 1);
+    assert!(spares(&world) > 0);
+    assert!(!world.disk.paths().keys().any(|path| path.contains("orders")), "{:?}", world.disk.paths().keys());
+}
+
+#[test]
+fn idle_time_makes_spares_of_zeroes_as_far_as_they_were_missed() {
+    let mut world = World::with(6, Limits { spare_quiet_ms: 1000, ..Limits::tiny() });
+    world.settle();
+    for _ in 0..20 {
+        world.rest(2000);
+    }
+    assert_eq!(spares(&world), 0, "nobody wrote anything");
+    let p = partition(7, 0);
+    world.create(p, "orders-0");
+    for n in 0..20 {
+        world.append(p, &batch(2, 700, n, 1000, None)).unwrap();
+        world.settle();
+    }
+    world.rest(10);
+    assert_eq!(spares(&world), 0, "it was not quiet for long");
+    for _ in 0..20 {
+        world.rest(2000);
+    }
+    assert_eq!(spares(&world), world.limits.spare_fill_files_max as usize);
+    let zeroes = world.disk.paths().into_iter().find(|(path, _)| path.contains(".spare-")).unwrap().1;
+    assert_eq!(zeroes, vec![0; world.limits.spare_fill_bytes as usize]);
+    world.store.close(world.now);
+    world.finish(Vec::new());
+    world.settle();
+    assert!(world.closed);
+    assert_eq!(spares(&world), 0, "a clean stop leaves none");
+}
+
+#[test]
+fn a_directory_that_the_journal_never_heard_of_is_left_alone() {
+    let mut world = World::new(8);
+    world.settle();
+    let p = partition(7, 0);
+    world.create(p, "orders-0");
+    world.append(p, &batch(1, 20, 1, 1000, None)).unwrap();
+    world.settle();
+    let named = |world: &World| {
+        let paths = world.disk.paths();
+        let directories = paths.keys().filter(|path| path.ends_with("/partition.metadata") && !path.contains("-new"));
+        directories.count()
+    };
+    // Each life is killed as soon as its directory has its name: the wished one, the topic's own, and those behind it.
+    for life in 1..5 {
+        world.append(p, &batch(1, 3000, life as u8, 1000, None)).unwrap();
+        for _ in 0..1000 {
+            if named(&world) == life {
+                break;
+            }
+            if !world.turn() {
+                world.finish(Vec::new());
+            }
+        }
+        assert_eq!(named(&world), life);
+        world.kill();
+        world.settle();
+        let id = world.create(p, "orders-0");
+        while world.store.recovering(id) {
+            if !world.turn() {
+                world.finish(Vec::new());
+            }
+        }
+        let end = world.store.end(id).0;
+        let known = world.logs.get_mut(&p).unwrap();
+        known.batches.split_off(&end);
+        (known.end, known.flushed) = (end, end);
+    }
+    world.append(p, &batch(1, 3000, 9, 1000, None)).unwrap();
+    world.finish(Vec::new());
+    world.settle();
+    assert!(!world.fenced);
+    assert_eq!(named(&world), 5);
+    world.crash();
+    world.recover_and_check();
+}
+
 fn random_life(world: &mut World, steps: u64) {
     for _ in 0..steps {
         let partitions: Vec<Partition> = world.ids.keys().copied().collect();
@@ -151,7 +299,8 @@ fn random_life(world: &mut World, steps: u64) {
                 }
             }
             13 => {
-                world.now.mono = world.now.mono.plus_ms(200);
+                let ms = if world.random.below(4) == 0 { 2000 } else { 200 };
+                world.now.mono = world.now.mono.plus_ms(ms);
                 world.now.wall = WallMs(world.now.wall.0 + 200);
                 let mut out = Vec::new();
                 world.store.background(world.now, &mut world.pool, 4096, &mut out);
@@ -164,7 +313,7 @@ fn random_life(world: &mut World, steps: u64) {
     }
 }
 
-fn lives(seed: u64) {
+fn lives(seed: u64) -> (u32, u32) {
     let mut world = World::new(seed);
     world.settle();
     for _ in 0..6 {
@@ -183,12 +332,16 @@ fn lives(seed: u64) {
         }
         world.recover_and_check();
     }
+    (world.disk.given, world.disk.taken)
 }
 
 #[test]
 fn many_lives() {
+    let (mut given, mut taken) = (0, 0);
     for seed in 0..100 {
         let run = std::panic::catch_unwind(|| lives(seed));
-        assert!(run.is_ok(), "seed {seed}");
+        let (more, less) = run.unwrap_or_else(|_| panic!("seed {seed}"));
+        (given, taken) = (given + more, taken + less);
     }
+    assert!(given > 20 && taken > 10, "{given} spares made, {taken} used");
 }

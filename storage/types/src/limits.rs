@@ -12,6 +12,15 @@ pub struct Limits {
     pub segment_bytes_max: u32,
     /// Step in which an active segment's space is allocated.
     pub segment_allocate_bytes: u32,
+    /// Spare files of a shard, and their bytes in all: what retention and removed logs leave is kept up to here for new segments,
+    /// because overwriting is what a flush of the journal covers (MEASURED.md: 1.5 x in commits). It is disk space that nobody else has.
+    pub spare_files_max: u32,
+    pub spare_bytes_max: u64,
+    /// Of them, how many may be made of zeroes when there is nothing else to do, and how large; 0 files: none.
+    pub spare_fill_files_max: u32,
+    pub spare_fill_bytes: u32,
+    /// ... once nothing was committed for this long.
+    pub spare_quiet_ms: u64,
     /// Size of a shard's journal ring; a multiple of `block_bytes`.
     pub journal_bytes: u64,
     /// Groups in flight at once; also how far recovery looks past a hole.
@@ -79,6 +88,11 @@ impl Limits {
             block_bytes: 4096,
             segment_bytes_max: i32::MAX as u32,
             segment_allocate_bytes: 16 << 20,
+            spare_files_max: 16,
+            spare_bytes_max: 1 << 30,
+            spare_fill_files_max: 4,
+            spare_fill_bytes: 64 << 20,
+            spare_quiet_ms: 1000,
             journal_bytes: 64 << 20,
             journal_inflight_groups_max: 1,
             gather_bytes_max: 256 << 10,
@@ -118,6 +132,11 @@ impl Limits {
             block_bytes: 512,
             segment_bytes_max: 64 << 10,
             segment_allocate_bytes: 4 << 10,
+            spare_files_max: 3,
+            spare_bytes_max: 24 << 10,
+            spare_fill_files_max: 2,
+            spare_fill_bytes: 6 << 10,
+            spare_quiet_ms: 1,
             // Every log of a history, with all that a tail may hold inline, several times over: a ring that is full of states alone
             // can't move (storage/DESIGN.md, open).
             journal_bytes: 64 << 10,
@@ -160,6 +179,7 @@ impl Limits {
         assert!(self.segment_bytes_max <= i32::MAX as u32);
         assert!(self.journal_bytes.is_multiple_of(block) && self.journal_bytes >= 16 * block);
         assert!(u64::from(self.segment_allocate_bytes).is_multiple_of(block));
+        assert!(u64::from(self.spare_fill_bytes).is_multiple_of(block));
         assert!(u64::from(self.gather_bytes_max).is_multiple_of(block));
         assert!(self.trickle_bytes_max <= self.gather_bytes_max);
         assert!(self.trickle_bytes_max >= self.block_bytes);

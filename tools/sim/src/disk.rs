@@ -113,6 +113,9 @@ pub struct Counts {
     pub written_bytes: u64,
     pub stalls: u64,
     pub reordered: u64,
+    /// Files that became spares, and spares that became segments.
+    pub spared: u64,
+    pub reused: u64,
 }
 
 impl SimDisk {
@@ -437,6 +440,8 @@ impl SimDisk {
 
     fn change(&mut self, change: Change) -> Result<(), DiskError> {
         if let Change::Rename { from, to } = &change {
+            self.counts.spared += u64::from(to.contains(".spare-"));
+            self.counts.reused += u64::from(from.contains(".spare-"));
             for (inode, path) in self.open.values_mut() {
                 if path == from {
                     to.clone_into(path);

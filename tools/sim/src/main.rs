@@ -129,6 +129,8 @@ struct Tally {
     flushes: u64,
     stalls: u64,
     reordered: u64,
+    spared: u64,
+    reused: u64,
     strikes: BTreeMap<Strike, u64>,
 }
 
@@ -146,6 +148,8 @@ impl Tally {
         self.flushes += report.disk.flushes;
         self.stalls += report.disk.stalls;
         self.reordered += report.disk.reordered;
+        self.spared += report.disk.spared;
+        self.reused += report.disk.reused;
         for (strike, count) in &report.strikes {
             *self.strikes.entry(*strike).or_default() += u64::from(*count);
         }
@@ -162,7 +166,7 @@ impl Tally {
         );
         let strikes: Vec<_> = self.strikes.iter().map(|(strike, count)| format!("{strike:?} {count}")).collect();
         println!(
-            "covered: {} acked, {} read, {} starts, {} with other shards; {}; disk {} operations, {} flushes, {} stalls, {} reordered; mesh {}",
+            "covered: {} acked, {} read, {} starts, {} with other shards; {}; disk {} operations, {} flushes, {} stalls, {} reordered, {} files made spare, {} used again; mesh {}",
             self.acked,
             self.read,
             self.starts,
@@ -172,6 +176,8 @@ impl Tally {
             self.flushes,
             self.stalls,
             self.reordered,
+            self.spared,
+            self.reused,
             self.mesh
         );
     }

@@ -34,6 +34,34 @@ struct Dir {
 struct File {
     now: Vec<u8>,
     durable: Vec<u8>,
+    /// Blocks that were written, and those of them whose extents a flush of this file made durable.
+    filled: Vec<bool>,
+    mapped: Vec<bool>,
+}
+
+impl File {
+    fn flush(&mut self) {
+        self.durable = self.now.clone();
+        self.mapped = self.filled.clone();
+    }
+
+    /// Another file's flush: what lies in mapped extents.
+    fn covered(&mut self) {
+        for block in 0..self.mapped.len() {
+            let range = block * BLOCK..(block + 1) * BLOCK;
+            if let (true, Some(from), Some(to)) =
+                (self.mapped[block], self.now.get(range.clone()), self.durable.get_mut(range))
+            {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+
+    fn cut(&mut self, bytes: usize) {
+        self.now.resize(bytes, 0);
+        self.filled.truncate(bytes.div_ceil(BLOCK));
+        self.mapped.truncate(bytes.div_ceil(BLOCK));
+    }
 }
 
 pub struct Disk {
@@ -49,6 +77,13 @@ pub struct Disk {
     /// Blocks written since the file was cut or extended: none twice, the journal apart.
     written: BTreeMap<usize, Vec<bool>>,
     journals: Vec<usize>,
+    /// A flush covers other files' mapped extents.
+    pub covers: bool,
+    /// Renames of a spare to a segment, and of a segment to a spare.
+    pub taken: u32,
+    /// Segments flushed by themselves in a group.
+    pub own_flushes: u32,
+    pub given: u32,
 }
 
 impl Disk {
@@ -63,6 +98,10 @@ impl Disk {
             fail: None,
             written: BTreeMap::new(),
             journals: Vec::new(),
+            covers: false,
+            taken: 0,
+            own_flushes: 0,
+            given: 0,
         }
     }
 
@@ -133,6 +172,9 @@ impl Disk {
             }
             file.now = after.clone();
             file.durable = after;
+            // What is left is all durable.
+            file.filled.resize(file.now.len().div_ceil(BLOCK), false);
+            file.mapped = file.filled.clone();
         }
         for dir in &mut self.dirs {
             if random.below(2) == 0 {
@@ -172,6 +214,9 @@ impl Disk {
             file.resize(at + bytes.len(), 0);
         }
         file[at..at + bytes.len()].copy_from_slice(bytes);
+        let filled = &mut self.files[inode].filled;
+        filled.resize(filled.len().max((at + bytes.len()) / BLOCK), false);
+        filled[at / BLOCK..(at + bytes.len()) / BLOCK].fill(true);
     }
 
     fn once(&mut self, inode: usize, from: usize, bytes: usize) {
@@ -197,9 +242,13 @@ impl Disk {
                 self.write(inode, position as usize, &bytes);
             }
             DiskKind::Flush { files, .. } => {
+                let journals = files.iter().filter(|file| self.journals.contains(&self.open[file])).count();
+                self.own_flushes += if journals > 0 { (files.len() - journals) as u32 } else { 0 };
                 for file in files {
-                    let file = &mut self.files[self.open[&file]];
-                    file.durable = file.now.clone();
+                    self.files[self.open[&file]].flush();
+                }
+                if self.covers {
+                    self.files.iter_mut().for_each(File::covered);
                 }
             }
             DiskKind::Read { file, position, bytes, mut into } => {
@@ -218,7 +267,7 @@ impl Disk {
                     None if create => {
                         self.files.push(File::default());
                         let inode = self.files.len() - 1;
-                        if path.contains("journal-") {
+                        if path.ends_with(".journal") || path.ends_with(".journal.new") {
                             self.journals.push(inode);
                         }
                         self.dirs[parent].now.insert(name.to_owned(), Node::File(inode));
@@ -245,7 +294,7 @@ impl Disk {
             }
             DiskKind::Truncate { file, bytes } => {
                 let inode = self.open[&file];
-                self.files[inode].now.resize(bytes as usize, 0);
+                self.files[inode].cut(bytes as usize);
                 if let Some(written) = self.written.get_mut(&inode) {
                     written.truncate(bytes as usize / BLOCK);
                 }
@@ -260,6 +309,11 @@ impl Disk {
                     && !self.dirs[*dir].now.is_empty()
                 {
                     return Err(error("rename", &to, 39));
+                }
+                if let Node::File(inode) = node {
+                    self.written.remove(&inode);
+                    self.taken += u32::from(from.contains(".spare-"));
+                    self.given += u32::from(to.contains(".spare-"));
                 }
                 self.dirs[parent].now.remove(name);
                 self.dirs[target].now.insert(new.to_owned(), node);

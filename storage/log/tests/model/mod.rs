@@ -58,7 +58,7 @@ pub fn config() -> LogConfig {
     }
 }
 
-fn store_config(limits: &Limits, exists: bool) -> StoreConfig {
+fn store_config(limits: &Limits, exists: bool, covers: bool) -> StoreConfig {
     StoreConfig {
         shard: ShardId(0),
         dir: DirId(0),
@@ -66,7 +66,7 @@ fn store_config(limits: &Limits, exists: bool) -> StoreConfig {
         seed: 42,
         journal_generation: 1,
         journal_exists: exists,
-        journal_flush_covers: false,
+        journal_flush_covers: covers,
     }
 }
 
@@ -98,11 +98,14 @@ impl World {
         World::with(seed, Limits::tiny())
     }
 
+    /// Where the seed is even, a flush covers other files' overwritten extents.
     pub fn with(seed: u64, limits: Limits) -> World {
         let mut out = Vec::new();
-        let store = Store::open(store_config(&limits, false), &mut out);
+        let mut disk = Disk::new();
+        disk.covers = seed.is_multiple_of(2);
+        let store = Store::open(store_config(&limits, false, disk.covers), &mut out);
         let mut world = World {
-            disk: Disk::new(),
+            disk,
             random: Random(seed),
             pool: Pool::new(ShardId(0), &limits),
             limits,
@@ -209,6 +212,15 @@ impl World {
         panic!("no end: {:?}", self.disk.flight);
     }
 
+    /// Background work and what comes of it, `ms` later.
+    pub fn rest(&mut self, ms: u64) {
+        self.now.mono = self.now.mono.plus_ms(ms);
+        let mut out = Vec::new();
+        self.store.background(self.now, &mut self.pool, self.limits.background_bytes_per_turn, &mut out);
+        self.submit(out);
+        self.settle();
+    }
+
     pub fn create(&mut self, partition: Partition, name: &str) -> LogId {
         let id = self.store.create(self.now, partition, name, self.config.clone());
         self.ids.insert(partition, id);
@@ -248,7 +260,7 @@ impl World {
     pub fn reopen(&mut self) {
         let mut out = Vec::new();
         self.pool = Pool::new(ShardId(0), &self.limits);
-        self.store = Store::open(store_config(&self.limits, self.journal_exists), &mut out);
+        self.store = Store::open(store_config(&self.limits, self.journal_exists, self.disk.covers), &mut out);
         self.events.clear();
         self.ids.clear();
         self.reads.clear();

@@ -143,7 +143,9 @@ impl Churn {
                 let id = ValueId { client: self.client, number: self.next_number };
                 self.next_number += 1;
                 let mut builder = Builder::new(Codec::None, None);
-                builder.push(context.wall, None, Some(&value::encode(id, 30)), &[]);
+                // Now and then long enough for a file.
+                let length = if context.random.chance(0.3) { 1_500 } else { 30 };
+                builder.push(context.wall, None, Some(&value::encode(id, length)), &[]);
                 if let Some(topic) = number {
                     context.ledger.meant(Key { topic, index }, id);
                 }

@@ -7,6 +7,8 @@ use ringmain_disk::{DiskError, Entry};
 
 use crate::random::Random;
 
+const ENOTEMPTY: i32 = 39;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Inode(pub u32);
 
@@ -69,7 +71,6 @@ impl Tree {
     /// False when it can't be done: the caller answers with an error, or, after a power loss, what it stood on is gone.
     fn apply(&mut self, change: &Change) -> Result<(), i32> {
         const ENOTDIR: i32 = 20;
-        const ENOTEMPTY: i32 = 39;
         if !self.directory(change.directory()) {
             return Err(DiskError::ENOENT);
         }
@@ -102,6 +103,10 @@ impl Tree {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<(), i32> {
+        // A directory that holds something is never replaced.
+        if self.0.get(to) == Some(&Node::Directory) && !self.empty(to) {
+            return Err(ENOTEMPTY);
+        }
         let Some(node) = self.0.remove(from) else { return Err(DiskError::ENOENT) };
         if node == Node::Directory {
             let below: Vec<String> = self.0.keys().filter(|path| under(path, from)).cloned().collect();
@@ -271,6 +276,9 @@ mod tests {
         assert_eq!(names.find("e/a"), Some(Node::File(Inode(1))));
         assert_eq!(names.find("d/a"), None);
         assert!(names.change(Change::RemoveDirectory { path: "e".into() }).is_err());
+        names.change(Change::MakeDirectory { path: "f".into() }).unwrap();
+        let onto_it = Change::Rename { from: "f".into(), to: "e".into() };
+        assert_eq!(names.change(onto_it), Err(ENOTEMPTY));
         assert!(names.change(create("d/b", 2)).is_err());
     }
 }
