@@ -149,6 +149,32 @@ fn files_of_segments_that_went_are_written_again() {
 }
 
 #[test]
+fn a_used_file_waits_until_the_journal_knows_its_segment() {
+    for seed in [10, 12, 14, 16, 18, 20] {
+        let mut world = World::new(seed);
+        world.settle();
+        let (p, q) = (partition(7, 0), partition(8, 0));
+        world.create(p, "orders-0");
+        world.create(q, "others-0");
+        for n in 0..10 {
+            world.append(q, &batch(2, 700, n, 1000, None)).unwrap();
+            world.settle();
+        }
+        segments_that_went(&mut world, p);
+        assert!(spares(&world) > 0);
+        let before = world.disk.taken;
+        // It rolls, and is long enough for a file at once.
+        world.append(q, &batch(1, 1500, 1, 1000, None)).unwrap();
+        world.finish(Vec::new());
+        while world.disk.taken == before && world.turn() {}
+        assert_eq!(world.disk.taken, before + 1, "seed {seed}");
+        assert_eq!(world.logs[&q].flushed, world.logs[&q].end, "seed {seed}: its name had stale bytes too early");
+        world.crash();
+        world.recover_and_check();
+    }
+}
+
+#[test]
 fn without_a_covering_flush_there_are_no_spares() {
     let mut world = World::new(3);
     world.settle();
