@@ -20,6 +20,8 @@ pub(crate) struct OwnedLog {
     pub(crate) delete: bool,
     /// Recovered, or new.
     pub(crate) usable: bool,
+    /// Its files could not be read: whoever asks is told so, rather than shown an empty log.
+    damaged: bool,
     /// High watermark: what readers see ends here.
     pub(crate) visible: Offset,
     /// Where the log is about to start: asked for, not durable yet.
@@ -87,9 +89,10 @@ impl Logs {
         }
     }
 
-    /// A usable log, or why there is none: 3, or 6 while it is not ready.
+    /// A usable log, or why there is none: 3, 6 while it is not ready, 56 when it can't be read.
     pub(crate) fn get(&mut self, partition: Partition) -> Result<&mut OwnedLog, ErrorCode> {
         match self.owned.get_mut(&partition) {
+            Some(log) if log.damaged => Err(ErrorCode::KafkaStorageError),
             Some(log) if log.usable => Ok(log),
             Some(_) => Err(ErrorCode::NotLeaderOrFollower),
             None => Err(ErrorCode::UnknownTopicOrPartition),
@@ -188,6 +191,7 @@ impl Logs {
             flush: flush_mode(config),
             delete: config.delete,
             usable,
+            damaged: false,
             visible: if usable { store.end(id) } else { Offset(0) },
             start_due: None,
             unseen: VecDeque::new(),
@@ -223,6 +227,7 @@ impl Logs {
             && !owned.usable
         {
             owned.usable = true;
+            owned.damaged = store.is_damaged(log);
             owned.visible = store.end(log);
             self.changed.insert(partition);
         }

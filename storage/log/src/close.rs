@@ -32,7 +32,12 @@ impl Store {
     }
 
     pub(crate) fn close_step(&mut self, _now: Now, pool: &mut Pool) {
-        if !self.closing || self.closed || self.opening.is_some() || self.resume.is_some() {
+        let begins = self.opening.is_some() || self.resume.is_some();
+        if !self.closing || self.closed || begins && self.fenced.is_none() {
+            return;
+        }
+        // What a driver still has to do must not meet the next life, and its buffers are lent.
+        if self.operations_out() || !self.reads.quiet() {
             return;
         }
         self.remove_spares();

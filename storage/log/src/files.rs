@@ -322,8 +322,10 @@ impl Store {
         let small = self.small_files(dir_id, &dir, &contents, pool)?;
         let mut files = small.files;
         files.push(file);
-        let mut steps = vec![Step::of(rest), Step::of(vec![DiskKind::Truncate { file, bytes: u64::from(end) }])];
-        steps.extend(small.steps);
+        // What may find no space comes first: a seal that is tried again must not write a block a second time.
+        let mut steps = small.steps;
+        steps.push(Step::of(rest));
+        steps.push(Step::of(vec![DiskKind::Truncate { file, bytes: u64::from(end) }]));
         steps.push(Step::of(vec![
             DiskKind::Flush { dir: dir_id, files, after: Vec::new() },
             DiskKind::SyncDir { dir: dir_id, path: dir },

@@ -13,22 +13,35 @@ use crate::{FindResult, Found, ReadError, TimeQuery};
 #[derive(Clone, Debug)]
 pub(crate) struct Find {
     query: TimeQuery,
-    /// The batch that is looked at next.
-    at: Option<(Offset, u32)>,
+    state: State,
+    /// Segments that were read through for their greatest timestamp: their index names one that no record from the log's start on has.
+    known: Vec<(Offset, Option<(WallMs, Offset)>)>,
 }
 
-/// The record that a batch has for a query.
-enum Seen {
-    Record(Offset, WallMs),
-    None,
-    Rot,
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Begin,
+    /// The first record at or after a time is in this batch or behind it.
+    Seek {
+        base: Offset,
+        position: u32,
+    },
+    /// The greatest of a segment: `wanted` by its index, which leads to where `from` begins; if it is not there, all from `whole` on
+    /// is looked at.
+    Scan {
+        base: Offset,
+        position: u32,
+        wanted: WallMs,
+        whole: Option<u32>,
+        best: Option<(WallMs, Offset)>,
+    },
 }
 
 impl Store {
     /// The first record at or after a time, or the one with the greatest. Looks at everything up to the end: who must not show
     /// what is not committed compares.
     pub fn find(&mut self, _now: Now, _pool: &mut Pool, id: LogId, query: TimeQuery) -> FindResult {
-        match self.ask(id, Ask::Find(Find { query, at: None })) {
+        match self.ask(id, Ask::Find(Find { query, state: State::Begin, known: Vec::new() })) {
             Ok(What::Find(result)) => result,
             Ok(What::Read(_)) => FindResult::Failed(ReadError::Removed),
             Err(Some(token)) => FindResult::Pending(token),
@@ -40,123 +53,170 @@ impl Store {
 impl Log {
     /// `bytes_max`: what a batch may decompress to.
     pub(crate) fn find(&self, find: &mut Find, bytes_max: usize) -> Outcome {
-        let done = |result| Outcome::Done(What::Find(result));
-        if find.at.is_none() {
-            find.at = match self.begin_find(find.query) {
-                Ok(Some(at)) => Some(at),
-                Ok(None) => return done(FindResult::Ready(None)),
-                Err(base) => return Outcome::Need(Need::Index { base }),
-            };
-        }
+        let done = |found: Option<(WallMs, Offset)>| {
+            let found =
+                found.map(|(timestamp, offset)| Found { offset, timestamp, epoch: self.epochs.epoch_of(offset) });
+            Outcome::Done(What::Find(FindResult::Ready(found)))
+        };
         let mut scratch = Vec::new();
-        while let Some((base, position)) = find.at {
-            let Some((base, next, bytes)) = self.segment_of(base) else { return done(FindResult::Ready(None)) };
-            if position >= bytes {
-                find.at = (bytes > 0 && next < self.end()).then_some((next, 0));
+        loop {
+            let (base, position) = match find.state {
+                State::Begin => match self.begin_find(find) {
+                    Ok(Some(found)) => return done(found),
+                    Ok(None) => continue,
+                    Err(need) => return Outcome::Need(need),
+                },
+                State::Seek { base, position } | State::Scan { base, position, .. } => (base, position),
+            };
+            let segment = self.segment_of(base).filter(|(of, ..)| *of == base);
+            let Some((_, next, bytes)) = segment else {
+                // It went below the log's start meanwhile.
+                find.state = State::Begin;
                 continue;
+            };
+            if position >= bytes {
+                match self.over(find, next, bytes) {
+                    true => continue,
+                    false => return done(None),
+                }
             }
             let Some(stretch) = self.in_memory(base, position) else {
-                return Outcome::Need(Need::Bytes { base, from: position, bytes: READ_BYTES, whole: false });
+                let need = Need::Bytes { base, from: position, bytes: READ_BYTES, whole: false, build: false };
+                return Outcome::Need(need);
             };
             let batch = &stretch.data[(position - stretch.first) as usize..];
-            let Ok(header) = BatchHeader::parse(batch) else {
-                let position = Position(position);
-                return done(FindResult::Failed(ReadError::Rot { segment: base, position }));
+            let seen = BatchHeader::parse(batch).map_err(|_| ()).and_then(|header| {
+                let length = header.info.bytes;
+                let batch = &batch[..(length as usize).min(batch.len())];
+                Ok((length, self.seen(&find.state, find.query, &header, batch, (&mut scratch, bytes_max))?))
+            });
+            let Ok((length, seen)) = seen else {
+                let rot = ReadError::Rot { segment: base, position: Position(position) };
+                return Outcome::Done(What::Find(FindResult::Failed(rot)));
             };
-            let batch = &batch[..(header.info.bytes as usize).min(batch.len())];
-            match self.seen(find.query, &header, batch, &mut scratch, bytes_max) {
-                Seen::Record(offset, timestamp) => {
-                    let epoch = self.epochs.epoch_of(offset);
-                    return done(FindResult::Ready(Some(Found { offset, timestamp, epoch })));
-                }
-                Seen::None => find.at = Some((base, position + header.info.bytes)),
-                Seen::Rot => {
-                    let position = Position(position);
-                    return done(FindResult::Failed(ReadError::Rot { segment: base, position }));
+            match &mut find.state {
+                State::Begin => {}
+                State::Seek { position, .. } if seen.is_none() => *position += length,
+                State::Seek { .. } => return done(seen),
+                State::Scan { position, wanted, best, .. } => {
+                    if let Some((at, _)) = seen {
+                        if at >= *wanted {
+                            return done(seen);
+                        }
+                        *best = seen;
+                    }
+                    *position += length;
                 }
             }
         }
-        done(FindResult::Ready(None))
     }
 
-    /// The first batch to look at; an error names the segment whose index must be loaded.
-    fn begin_find(&self, query: TimeQuery) -> Result<Option<(Offset, u32)>, Offset> {
-        let mut best: Option<(WallMs, Offset)> = None;
-        let sealed = self.sealed.values().map(|s| (s.base, s.next, s.max_timestamp, s.index.as_ref()));
+    /// A segment's end; false when there is nothing behind it to be looked at.
+    fn over(&self, find: &mut Find, next: Offset, bytes: u32) -> bool {
+        match &mut find.state {
+            State::Scan { position, whole, .. } if whole.is_some() => *position = whole.take().unwrap_or(0),
+            State::Scan { base, best, .. } => {
+                find.known.push((*base, *best));
+                find.state = State::Begin;
+            }
+            State::Seek { .. } if bytes == 0 || next >= self.end() => return false,
+            state => *state = State::Seek { base: next, position: 0 },
+        }
+        true
+    }
+
+    /// Where to begin, or what is found without a look; an error is what must be read first.
+    #[allow(clippy::type_complexity)]
+    fn begin_find(&self, find: &mut Find) -> Result<Option<Option<(WallMs, Offset)>>, Need> {
+        let mut best: Option<(WallMs, Offset, bool)> = None;
+        let sealed = self.sealed.values().map(|s| (s.base, s.next, s.max_timestamp, s.built_to));
         let open = self.open.iter().map(|s| {
             let max = s.index.max_timestamp().map_or(WallMs(-1), |(at, _)| at);
-            (s.base, s.next, Some(max), Some(&s.index))
+            (s.base, s.next, Some(max), None)
         });
-        for (base, next, max, index) in sealed.chain(open) {
+        for (base, next, max, built_to) in sealed.chain(open) {
             if next <= self.start || next == base {
                 continue;
             }
-            let max = max.ok_or(base)?;
-            match query {
-                TimeQuery::At(at) if max >= at => {
-                    return Ok(Some((base, index.ok_or(base)?.position_at(at).0)));
+            let max = max.ok_or(Need::Index { base })?;
+            match (find.query, built_to) {
+                (TimeQuery::At(at), _) if max >= at => {
+                    let index = self.index_of(base).ok_or(Need::Index { base })?;
+                    find.state = State::Seek { base, position: index.position_at(at).0 };
+                    return Ok(None);
                 }
-                TimeQuery::At(_) => {}
-                TimeQuery::Max => {
-                    if best.is_none_or(|(so_far, _)| max > so_far) {
-                        best = Some((max, base));
+                (TimeQuery::At(_), _) => {}
+                // Its greatest is not known before its index is made.
+                (TimeQuery::Max, Some(from)) => {
+                    return Err(Need::Bytes { base, from, bytes: READ_BYTES, whole: false, build: true });
+                }
+                (TimeQuery::Max, None) => {
+                    let known = find.known.iter().find(|(of, _)| *of == base).map(|(_, greatest)| *greatest);
+                    let candidate = match known {
+                        None => (max, base, false),
+                        Some(Some((at, offset))) => (at, offset, true),
+                        Some(None) => continue,
+                    };
+                    if best.is_none_or(|(so_far, ..)| candidate.0 > so_far) {
+                        best = Some(candidate);
                     }
                 }
             }
         }
-        let Some((_, base)) = best else { return Ok(None) };
-        let index = self.index_of(base).ok_or(base)?;
-        let position = index.max_timestamp().map_or(0, |(_, last)| index.position(last).0);
-        Ok(Some((base, position)))
+        let (wanted, base) = match best {
+            None => return Ok(Some(None)),
+            Some((at, offset, true)) => return Ok(Some(Some((at, offset)))),
+            Some((wanted, base, false)) => (wanted, base),
+        };
+        let index = self.index_of(base).ok_or(Need::Index { base })?;
+        let from = index.position(self.start.max(base)).0;
+        let last = index.max_timestamp().map(|(_, last)| last).filter(|last| *last >= self.start);
+        let position = last.map_or(from, |last| index.position(last).0);
+        let whole = (position > from).then_some(from);
+        find.state = State::Scan { base, position, wanted, whole, best: None };
+        Ok(None)
     }
 
+    /// The record of a batch that a search wants: the first at or after a time; the first of the greatest, if greater than what was
+    /// seen before.
     fn seen(
         &self,
+        state: &State,
         query: TimeQuery,
         header: &BatchHeader,
         batch: &[u8],
-        scratch: &mut Vec<u8>,
-        bytes_max: usize,
-    ) -> Seen {
-        let wanted = match query {
-            TimeQuery::At(at) => at,
-            // The greatest of the segment that has the greatest of all.
-            TimeQuery::Max => self.max_timestamp(header.base),
+        (scratch, bytes_max): (&mut Vec<u8>, usize),
+    ) -> Result<Option<(WallMs, Offset)>, ()> {
+        let least = match (state, query) {
+            (_, TimeQuery::At(at)) => at.0,
+            (State::Scan { best: Some((so_far, _)), .. }, _) => so_far.0.saturating_add(1),
+            _ => i64::MIN,
         };
-        if header.info.max_timestamp < wanted || header.next() <= self.start {
-            return Seen::None;
+        if header.info.max_timestamp.0 < least || header.next() <= self.start || header.info.control {
+            return Ok(None);
         }
-        if header.info.control {
-            return Seen::None;
-        }
-        let Ok(found) = records(batch, scratch, bytes_max) else { return Seen::Rot };
-        for record in found {
-            let Ok(record) = record else { return Seen::Rot };
+        let mut greatest: Option<(WallMs, Offset)> = None;
+        for record in records(batch, scratch, bytes_max).map_err(|_| ())? {
+            let record = record.map_err(|_| ())?;
             let offset = Offset(header.base.0 + i64::from(record.offset_delta));
             let timestamp = if header.info.log_append_time {
                 header.info.max_timestamp
             } else {
                 WallMs(header.info.base_timestamp.0.saturating_add(record.timestamp_delta))
             };
-            if timestamp >= wanted && offset >= self.start {
-                return Seen::Record(offset, timestamp);
+            if timestamp.0 < least || offset < self.start {
+                continue;
+            }
+            if matches!(query, TimeQuery::At(_)) {
+                return Ok(Some((timestamp, offset)));
+            }
+            if greatest.is_none_or(|(so_far, _)| timestamp > so_far) {
+                greatest = Some((timestamp, offset));
             }
         }
-        Seen::None
-    }
-
-    fn max_timestamp(&self, base: Offset) -> WallMs {
-        let index = self.segment_of(base).and_then(|(base, _, _)| self.index_of(base));
-        index.and_then(SegmentIndexMax::of).unwrap_or(WallMs(0))
+        Ok(greatest)
     }
 }
 
 /// Bytes fetched at once for a search.
 const READ_BYTES: u32 = 64 << 10;
-
-struct SegmentIndexMax;
-impl SegmentIndexMax {
-    fn of(index: &crate::index::SegmentIndex) -> Option<WallMs> {
-        index.max_timestamp().map(|(at, _)| at)
-    }
-}

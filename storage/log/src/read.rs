@@ -26,12 +26,14 @@ pub(crate) enum Need {
     Index {
         base: Offset,
     },
-    /// Bytes from this batch on, about `bytes` of them; exactly as many when that is the `whole` batch's length.
+    /// Bytes from this batch on, about `bytes` of them; exactly as many when that is the `whole` batch's length. `build`: for the
+    /// segment's index, which is being made anew and ends here; they may be in memory.
     Bytes {
         base: Offset,
         from: u32,
         bytes: u32,
         whole: bool,
+        build: bool,
     },
 }
 
@@ -42,7 +44,9 @@ pub(crate) enum Outcome {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
-    Read(ReadAt),
+    /// With the segment and the position of the batch where the search for the first wanted one goes on: what was skipped need not be
+    /// in memory at the same time as what follows, so that a small cache serves it too.
+    Read(ReadAt, Option<(Offset, u32)>),
     Find(Find),
 }
 #[derive(Debug)]
@@ -84,7 +88,7 @@ impl Reads {
         for token in tokens {
             let Some(pending) = self.pending.remove(&token) else { continue };
             events.push(match pending.ask {
-                Ask::Read(_) => StoreEvent::Read { log: id, token, result: ReadResult::Failed(ReadError::Removed) },
+                Ask::Read(..) => StoreEvent::Read { log: id, token, result: ReadResult::Failed(ReadError::Removed) },
                 Ask::Find(_) => StoreEvent::Found { log: id, token, result: FindResult::Failed(ReadError::Removed) },
             });
         }
@@ -94,6 +98,11 @@ impl Reads {
     /// Whether a read of the log (of `file`, when one is named) is under way.
     pub fn reading(&self, id: LogId, file: Option<FileId>) -> bool {
         self.files.values().any(|(log, of)| *log == id && file.is_none_or(|file| file == *of))
+    }
+
+    /// Nothing is about to be read.
+    pub fn quiet(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     pub fn index_loaded(&mut self, id: LogId, base: Offset, bytes: usize) {
@@ -154,7 +163,7 @@ impl Log {
         Some(Stretch { first: chunk.first(), data: chunk.slice(chunk.first(), chunk.end()) })
     }
 
-    fn read(&self, at: &ReadAt) -> Outcome {
+    fn read(&self, at: &ReadAt, skipped: &mut Option<(Offset, u32)>) -> Outcome {
         let done = |result| Outcome::Done(What::Read(result));
         let end = self.end();
         if at.from < self.start || at.from > end {
@@ -170,6 +179,9 @@ impl Log {
         };
         let Some(index) = self.index_of(base) else { return Outcome::Need(Need::Index { base }) };
         let mut position = index.position(at.from).0;
+        if let Some((_, to)) = skipped.filter(|(of, to)| *of == base && *to < bytes) {
+            position = position.max(to);
+        }
         loop {
             if position >= bytes {
                 if next >= below {
@@ -188,8 +200,9 @@ impl Log {
                 if !slices.parts.is_empty() {
                     return done(ReadResult::Ready(slices));
                 }
+                *skipped = Some((base, position));
                 let bytes = at.bytes_max.max(HEADER_BYTES as u32);
-                return Outcome::Need(Need::Bytes { base, from: position, bytes, whole: false });
+                return Outcome::Need(Need::Bytes { base, from: position, bytes, whole: false, build: false });
             };
             let begin = position - stretch.first;
             match take_batches(&stretch.data, begin as usize, at, below, &mut slices) {
@@ -238,7 +251,7 @@ fn take_batches(data: &Buf, mut at: usize, ask: &ReadAt, below: Offset, slices: 
 impl Store {
     /// Whole batches from the one that holds `at.from` on. Those of one batch are always in one part; a part holds many.
     pub fn read(&mut self, _now: Now, _pool: &mut Pool, at: ReadAt) -> ReadResult {
-        match self.ask(at.log, Ask::Read(at)) {
+        match self.ask(at.log, Ask::Read(at, None)) {
             Ok(What::Read(result)) => result,
             Ok(What::Find(_)) => ReadResult::Failed(ReadError::Removed),
             Err(Some(token)) => ReadResult::Pending(token),
@@ -269,9 +282,9 @@ impl Store {
     fn ask_step(&self, id: LogId, ask: &mut Ask) -> Outcome {
         let log = self.log(id).filter(|log| !matches!(log.phase, crate::log::Phase::Recovering(_)));
         match (log, ask) {
-            (None, Ask::Read(_)) => Outcome::Done(What::Read(ReadResult::Failed(ReadError::Removed))),
+            (None, Ask::Read(..)) => Outcome::Done(What::Read(ReadResult::Failed(ReadError::Removed))),
             (None, Ask::Find(_)) => Outcome::Done(What::Find(FindResult::Failed(ReadError::Removed))),
-            (Some(log), Ask::Read(at)) => log.read(at),
+            (Some(log), Ask::Read(at, skipped)) => log.read(at, skipped),
             (Some(log), Ask::Find(find)) => log.find(find, self.config.limits.frame_bytes_max as usize),
         }
     }
@@ -297,8 +310,8 @@ impl Store {
         let (id, need) = (pending.log, pending.need);
         match need {
             Need::Index { base } => self.load_index(id, base, Some(token)),
-            Need::Bytes { base, from, bytes, whole } => {
-                let (file, to) = match self.readable(id, base, from, (bytes, whole)) {
+            Need::Bytes { base, from, bytes, whole, build } => {
+                let (file, to) = match self.readable(id, base, from, (bytes, whole, build)) {
                     // The segment went, or came into memory, meanwhile.
                     Readable::Nothing => return self.read_again(now, pool, token),
                     Readable::Closed => return self.open_segment(id, base, token),
@@ -331,7 +344,7 @@ impl Store {
     fn answer_refused(&mut self, token: ReadToken, refused: Refused) {
         let Some(pending) = self.reads.pending.remove(&token) else { return };
         let what = match pending.ask {
-            Ask::Read(_) => What::Read(ReadResult::Memory(refused)),
+            Ask::Read(..) => What::Read(ReadResult::Memory(refused)),
             Ask::Find(_) => What::Find(FindResult::Memory(refused)),
         };
         self.answer(pending.log, token, what);
@@ -345,18 +358,19 @@ impl Store {
     }
 
     /// The file, and where to stop reading (at a block's end), for the batches from `from` on.
-    fn readable(&self, id: LogId, base: Offset, from: u32, (bytes, whole): (u32, bool)) -> Readable {
+    fn readable(&self, id: LogId, base: Offset, from: u32, (bytes, whole, build): (u32, bool, bool)) -> Readable {
         let Some(log) = self.log(id) else { return Readable::Nothing };
         let (file, limit) = match (log.segment(base), log.sealed.get(&base)) {
             (Some(segment), _) => (segment.file_id(), segment.memory_from().min(segment.written_to)),
             (None, Some(segment)) => (segment.file, segment.bytes),
             (None, None) => return Readable::Nothing,
         };
-        if from >= limit || log.in_memory(base, from).is_some() {
+        if from >= limit || !build && log.in_memory(base, from).is_some() {
             return Readable::Nothing;
         }
         let Some(file) = file else { return Readable::Closed };
         let cached = log.cache.range((base, from + 1)..=(base, u32::MAX)).next().map(|((_, first), _)| *first);
+        let cached = cached.filter(|_| !build);
         let limit = cached.map_or(limit, |first| first.min(limit));
         let most = self.config.limits.gather_bytes_max.saturating_mul(4);
         // A first batch comes whole, however long; but what is asked beyond it is not read ahead without bound.
@@ -402,7 +416,7 @@ impl Store {
         self.reads.files.remove(&token);
         let Some(pending) = self.reads.pending.get(&token) else { return };
         let (id, need, begin) = (pending.log, pending.need, pending.position);
-        let Need::Bytes { base, from, .. } = need else { return };
+        let Need::Bytes { base, from, build, .. } = need else { return };
         let here = self.log(id).is_some_and(|log| log.segment(base).is_some() || log.sealed.contains_key(&base));
         let read = match result {
             Ok(DiskOk::Read(read)) => read,
@@ -417,12 +431,14 @@ impl Store {
                     // The first batch is longer than what was read.
                     if let Some(pending) = self.reads.pending.get_mut(&token) {
                         pending.steps += 1;
-                        pending.need = Need::Bytes { base, from, bytes: wanted, whole: true };
+                        pending.need = Need::Bytes { base, from, bytes: wanted, whole: true, build };
                         self.reads.waiting.push_front(token);
                     }
                     return;
                 }
-                self.cache_insert(pool, id, base, from, data);
+                if !build {
+                    self.cache_insert(pool, id, base, from, data);
+                }
                 self.read_again(now, pool, token);
             }
             Err(_) if !here => self.read_again(now, pool, token),
@@ -509,7 +525,7 @@ impl Store {
     fn read_failed(&mut self, token: ReadToken, error: ReadError) {
         let Some(pending) = self.reads.pending.remove(&token) else { return };
         let what = match pending.ask {
-            Ask::Read(_) => What::Read(ReadResult::Failed(error)),
+            Ask::Read(..) => What::Read(ReadResult::Failed(error)),
             Ask::Find(_) => What::Find(FindResult::Failed(error)),
         };
         self.answer(pending.log, token, what);
@@ -563,18 +579,35 @@ impl Store {
             _ => None,
         });
         let mut reads = Vec::new();
+        let mut refused = None;
         let block = u64::from(self.block);
         for (file, bytes) in files.iter().zip(sizes) {
             let Some(bytes) = bytes.filter(|bytes| *bytes > 0 && *bytes < 1 << 30) else { continue };
             let whole = bytes.next_multiple_of(block);
             let into =
                 pool.take(Account::Background, whole as usize).or_else(|_| pool.take(Account::Cache, whole as usize));
-            let Ok(into) = into else { continue };
+            let into = match into {
+                Ok(into) => into,
+                Err(short) => {
+                    refused = Some(short);
+                    break;
+                }
+            };
             reads.push(DiskKind::Read { file: *file, position: 0, bytes: whole as u32, into });
         }
         // One that is missing was not opened.
         let opened = files.iter().zip(sizes).filter(|(_, bytes)| bytes.is_some());
         let closes = opened.map(|(file, _)| DiskKind::Close { file: *file }).collect();
+        if let Some(refused) = refused {
+            // Not a reason to make the index anew.
+            self.reads.loading.remove(&(id, base));
+            self.add_jobs(id, -1);
+            self.jobs.add(Job::new(DiskClass::Read, vec![Step::lenient(closes)], Then::Nothing));
+            if let Some(token) = token {
+                self.answer_refused(token, refused);
+            }
+            return;
+        }
         // Numbered behind the two opens; an empty index is not read.
         let bytes = sizes.map(|bytes| bytes.unwrap_or(u64::MAX));
         let steps = vec![Step::lenient(reads), Step::lenient(closes)];
@@ -668,5 +701,10 @@ fn build_index(log: &mut Log, base: Offset, batches: &[(BatchHeader, u32)], inte
         };
         index.push(batch, interval);
         *built += header.info.bytes;
+    }
+    if *built >= segment.bytes {
+        index.seal();
+        segment.max_timestamp = Some(index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
+        segment.built_to = None;
     }
 }

@@ -190,6 +190,11 @@ impl Store {
         self.log(id).is_some_and(|log| matches!(log.phase, Phase::Recovering(_)))
     }
 
+    /// What was acknowledged of it could not be read at the start (its `Recovered` says what): it serves nothing.
+    pub fn is_damaged(&self, id: LogId) -> bool {
+        self.log(id).is_some_and(|log| matches!(log.phase, Phase::Damaged))
+    }
+
     /// Copies the batches behind the tail, stamped. Not durable, not visible: both come as events. Of several batches (a
     /// follower's) the first ones may be taken and the rest not: `next` tells.
     pub fn append(
@@ -397,6 +402,11 @@ impl Store {
         self.doing.insert(token, doing);
         self.queue.push(DiskOp { token, class, kind });
         token
+    }
+
+    /// Operations that are not back.
+    pub(crate) fn operations_out(&self) -> bool {
+        !self.doing.is_empty()
     }
 
     pub(crate) fn take_queue(&mut self, out: &mut Vec<DiskOp>) {

@@ -132,6 +132,7 @@ pub fn producer_style(random: &mut Random, values: (u64, u64)) -> ProducerStyle 
         value_bytes_max: if large { 3_000 } else { random.between(50, 400) },
         think_ns: (0, [10_000, 1_000_000, 10_000_000][random.below(3) as usize]),
         compressed: if random.chance(0.3) { 0.5 } else { 0.0 },
+        stamp_ms: [0, 20, 2_000_000][random.below(3) as usize],
     }
 }
 
@@ -144,5 +145,6 @@ pub fn consumer_style(random: &mut Random) -> ConsumerStyle {
         max_wait_ms: [0, 5, 100][random.below(3) as usize],
         bytes_max: [500, 5_000, 1 << 20][random.below(3) as usize],
         list: 0.1,
+        pause_ns: [0, 2_000_000, 10_000_000][random.below(3) as usize],
     }
 }

@@ -12,6 +12,7 @@ use ringmain_disk::{DiskDone, DiskError, DiskKind, DiskOk, DiskOp, DiskToken, Fi
 use ringmain_types::ShardId;
 
 use crate::digest::Digest;
+use crate::faults::DiskErrors;
 use crate::random::Random;
 use media::{Bytes, Media, Snapshot};
 use names::{Change, Inode, Names, Node};
@@ -28,6 +29,7 @@ pub struct Manner {
     pub stall_ns: (u64, u64),
     /// Completions come in the order of submissions unless this hits.
     pub reordered: f32,
+    pub errors: DiskErrors,
 }
 
 /// Names an operation in flight, for the world's clock.
@@ -38,6 +40,8 @@ struct InFlight {
     shard: ShardId,
     token: DiskToken,
     work: Work,
+    /// It will fail.
+    fails: bool,
 }
 
 /// What is left to do when the operation completes.
@@ -99,6 +103,12 @@ pub struct SimDisk {
     /// When the last operation in order completes.
     ordered_ns: u64,
     stale: Vec<Bytes>,
+    /// Operations may fail.
+    pub hostile: bool,
+    /// There is no space.
+    pub full: bool,
+    /// Some operation of this process failed, or found no space.
+    pub troubled: bool,
     pub digest: Digest,
     pub counts: Counts,
     /// A broken rule of the seam: the world ends with it.
@@ -116,6 +126,13 @@ pub struct Counts {
     /// Files that became spares, and spares that became segments.
     pub spared: u64,
     pub reused: u64,
+    pub write_errors: u64,
+    pub flush_errors: u64,
+    pub read_errors: u64,
+    pub other_errors: u64,
+    /// Of flushes that failed and of what they were to make durable, blocks that are as they were before.
+    pub dropped_blocks: u64,
+    pub no_space: u64,
 }
 
 impl SimDisk {
@@ -131,6 +148,9 @@ impl SimDisk {
             submitted: 0,
             ordered_ns: 0,
             stale: Vec::new(),
+            hostile: false,
+            full: false,
+            troubled: false,
             digest: Digest::default(),
             counts: Counts::default(),
             fault: None,
@@ -158,13 +178,29 @@ impl SimDisk {
             self.broken(format!("{:?} of shard {} was used before", op.token, shard.0));
         }
         let operation = Operation(self.submitted);
+        let fails = self.fails(random, &op.kind);
         let Some(work) = self.accept(shard, op.kind) else { return };
         let waits = matches!(&work, Work::Flush { after, .. } if !after.is_empty());
-        self.flight.insert(operation, InFlight { shard, token: op.token, work });
+        self.flight.insert(operation, InFlight { shard, token: op.token, work, fails });
         if !waits {
             self.start(operation);
             due.push((self.completion(now_ns, random), operation));
         }
+    }
+
+    fn fails(&mut self, random: &mut Random, kind: &DiskKind) -> bool {
+        let DiskErrors { write, flush, read, other } = self.manner.errors;
+        let (rate, count) = match kind {
+            DiskKind::Write { .. } => (write, &mut self.counts.write_errors),
+            DiskKind::Flush { .. } => (flush, &mut self.counts.flush_errors),
+            DiskKind::Read { .. } => (read, &mut self.counts.read_errors),
+            DiskKind::Close { .. } => return false,
+            _ => (other, &mut self.counts.other_errors),
+        };
+        let fails = self.hostile && random.chance(rate);
+        *count += u64::from(fails);
+        self.troubled |= fails;
+        fails
     }
 
     fn completion(&mut self, now_ns: u64, random: &mut Random) -> u64 {
@@ -331,11 +367,11 @@ impl SimDisk {
         operation: Operation,
         due: &mut Vec<(u64, Operation)>,
     ) -> Option<(ShardId, DiskDone)> {
-        let InFlight { shard, token, work } = self.flight.remove(&operation)?;
+        let InFlight { shard, token, work, fails } = self.flight.remove(&operation)?;
         let wrote = matches!(work, Work::Write { .. });
-        let result = self.finish(shard, work);
+        let result = if fails { Err(self.fail(random, work)) } else { self.finish(shard, work) };
         if wrote {
-            self.release(now_ns, random, (shard, token), due);
+            self.release(now_ns, random, (shard, token, result.is_err()), due);
         }
         Some((shard, DiskDone { token, result }))
     }
@@ -344,16 +380,19 @@ impl SimDisk {
         &mut self,
         now_ns: u64,
         random: &mut Random,
-        done: (ShardId, DiskToken),
+        (shard, token, failed): (ShardId, DiskToken, bool),
         due: &mut Vec<(u64, Operation)>,
     ) {
         let mut ready = Vec::new();
         for (operation, flying) in &mut self.flight {
             if let Work::Flush { after, started: None, .. } = &mut flying.work
-                && after.remove(&done)
-                && after.is_empty()
+                && after.remove(&(shard, token))
             {
-                ready.push(*operation);
+                // A flush whose write failed is never begun.
+                flying.fails |= failed;
+                if after.is_empty() {
+                    ready.push(*operation);
+                }
             }
         }
         for operation in ready {
@@ -365,8 +404,12 @@ impl SimDisk {
     fn finish(&mut self, shard: ShardId, work: Work) -> Result<DiskOk, DiskError> {
         match work {
             Work::Write { inode, first, blocks } => {
+                let end = (first + blocks.len() as u64) * u64::from(self.manner.block_bytes);
+                (first..first + blocks.len() as u64).for_each(|block| _ = self.writing.remove(&(inode, block)));
+                if end > self.files[inode.0 as usize].size() {
+                    self.space("write")?;
+                }
                 for (block, bytes) in (first..).zip(blocks) {
-                    self.writing.remove(&(inode, block));
                     self.files[inode.0 as usize].write(block, bytes);
                 }
             }
@@ -382,11 +425,21 @@ impl SimDisk {
             Work::Close { file } => {
                 self.open.remove(&(shard, file));
             }
-            Work::Grow { inode, size } => self.files[inode.0 as usize].grow(size),
+            Work::Grow { inode, size } => {
+                if size > self.files[inode.0 as usize].size() {
+                    self.space("allocate")?;
+                }
+                self.files[inode.0 as usize].grow(size);
+            }
             Work::Truncate { inode, size } => {
                 self.files[inode.0 as usize].truncate(size, u64::from(self.manner.block_bytes));
             }
-            Work::Name(change) => self.change(change)?,
+            Work::Name(change) => {
+                if matches!(&change, Change::MakeDirectory { path } if !self.names.exists(path)) {
+                    self.space("mkdir")?;
+                }
+                self.change(change)?;
+            }
             Work::List { path } => {
                 let files = &self.files;
                 let listed = self.names.list(&path, |inode| files[inode.0 as usize].size());
@@ -400,6 +453,58 @@ impl SimDisk {
             }
         }
         Ok(DiskOk::Done)
+    }
+
+    /// The operation fails, and what it was about is in any state that may come of that.
+    fn fail(&mut self, random: &mut Random, work: Work) -> DiskError {
+        let operation = match work {
+            Work::Write { inode, first, blocks } => {
+                let media = &mut self.files[inode.0 as usize];
+                for (block, bytes) in (first..).zip(blocks) {
+                    self.writing.remove(&(inode, block));
+                    match random.below(3) {
+                        0 => {}
+                        1 => media.write(block, bytes),
+                        _ => {
+                            let mut torn = vec![0; bytes.len()];
+                            media.read(block, &mut torn);
+                            let cut = random.below(bytes.len() as u64) as usize;
+                            torn[..cut].copy_from_slice(&bytes[..cut]);
+                            media.write(block, torn.into());
+                        }
+                    }
+                }
+                "write"
+            }
+            Work::Flush { started, .. } => {
+                // The device was reset and lost what it had not written yet, or it did not.
+                if random.chance(0.5) {
+                    for (inode, snapshot) in started.into_iter().flatten() {
+                        self.counts.dropped_blocks += self.files[inode.0 as usize].dropped(snapshot);
+                    }
+                }
+                "flush"
+            }
+            Work::Read { .. } => "read",
+            Work::Open { .. } => "open",
+            Work::Close { .. } => "close",
+            Work::Grow { .. } => "allocate",
+            Work::Truncate { .. } => "truncate",
+            Work::Name(_) => "change of a name",
+            Work::List { .. } => "list",
+            Work::SyncDir { .. } => "syncdir",
+        };
+        error(operation, "(simulated)", DiskError::EIO)
+    }
+
+    /// For what needs space.
+    fn space(&mut self, operation: &'static str) -> Result<(), DiskError> {
+        if !self.full {
+            return Ok(());
+        }
+        self.troubled = true;
+        self.counts.no_space += 1;
+        Err(error(operation, "(simulated)", DiskError::ENOSPC))
     }
 
     fn read(&self, inode: Inode, position: u64, bytes: u32, mut into: BufMut) -> BufMut {
@@ -424,6 +529,7 @@ impl SimDisk {
             Some(Node::File(inode)) => inode,
             Some(Node::Directory) => return Err(error("open", &path, 21)),
             None if create => {
+                self.space("open")?;
                 let inode = Inode(self.files.len() as u32);
                 self.names
                     .change(Change::Create { path: path.clone(), inode })
@@ -487,6 +593,7 @@ impl SimDisk {
         self.writing.clear();
         self.open.clear();
         self.tokens.clear();
+        self.troubled = false;
         self.ordered_ns = 0;
         for media in &mut self.files {
             media.renew();
@@ -505,6 +612,26 @@ impl SimDisk {
             media.lose_power(random, u64::from(self.manner.block_bytes), &self.stale);
         }
         self.names.lose_power(random);
+    }
+
+    /// A driver of this process ends, and with it what it had open.
+    pub fn release_driver(&mut self, shard: ShardId) {
+        self.open.retain(|(of, _), _| *of != shard);
+    }
+
+    /// Removes a directory and the files in it; nothing is synced.
+    pub fn remove_tree(&mut self, directory: &str) {
+        let below: Vec<String> = self
+            .names
+            .paths()
+            .filter(|(path, _)| names::parent(path) == directory)
+            .map(|(path, _)| path.into())
+            .collect();
+        for path in below {
+            // Errors can't be: it was listed just now.
+            let _ = self.change(Change::Remove { path });
+        }
+        let _ = self.change(Change::RemoveDirectory { path: directory.into() });
     }
 
     /// Paths and sizes, for a readable history.
@@ -542,8 +669,15 @@ mod tests {
     impl Bench {
         fn new(seed: u64, flush_covers: bool) -> Bench {
             let latency_ns = (1_000, 50_000);
-            let manner =
-                Manner { block_bytes: 512, flush_covers, latency_ns, stall: 0.0, stall_ns: (1, 2), reordered: 1.0 };
+            let manner = Manner {
+                block_bytes: 512,
+                flush_covers,
+                latency_ns,
+                stall: 0.0,
+                stall_ns: (1, 2),
+                reordered: 1.0,
+                errors: DiskErrors::default(),
+            };
             let disk = SimDisk::new(manner);
             Bench { disk, random: Random::new(seed), due: Vec::new(), token: 0, done: Vec::new() }
         }
@@ -613,6 +747,62 @@ mod tests {
             sizes.insert(bench.disk.listing().first().map(|(_, bytes)| *bytes));
         }
         assert_eq!(sizes, [None, Some(0), Some(512)].into());
+    }
+
+    #[test]
+    fn a_flush_behind_a_failed_write_fails_and_nothing_is_sure() {
+        let (mut kept, mut lost) = (0, 0);
+        for seed in 0..100 {
+            let mut bench = Bench::new(seed, true);
+            bench.open(FILE, "a");
+            bench.run(DiskKind::SyncDir { dir: DirId(0), path: String::new() }).unwrap();
+            (bench.disk.hostile, bench.disk.manner.errors.write) = (true, 1.0);
+            let write = bench.write(FILE, 0, 1);
+            let flush = DiskKind::Flush { dir: DirId(0), files: vec![FILE], after: vec![write] };
+            assert_eq!(bench.run(flush).unwrap_err().errno, DiskError::EIO);
+            assert!(bench.disk.troubled);
+            bench.disk.hostile = false;
+            bench.disk.lose_power(&mut bench.random);
+            if bench.open(FileId(2), "a") == 512 { kept += 1 } else { lost += 1 }
+        }
+        assert!(kept > 5 && lost > 5, "{kept} {lost}");
+    }
+
+    #[test]
+    fn a_flush_that_fails_may_undo_what_was_written() {
+        let mut read = BTreeSet::new();
+        for seed in 0..50 {
+            let mut bench = Bench::new(seed, true);
+            bench.open(FILE, "a");
+            bench.write(FILE, 0, 7);
+            bench.settle();
+            (bench.disk.hostile, bench.disk.manner.errors.flush) = (true, 1.0);
+            let flush = DiskKind::Flush { dir: DirId(0), files: vec![FILE], after: Vec::new() };
+            bench.run(flush).unwrap_err();
+            let mut block = [0; 512];
+            bench.disk.files[0].read(0, &mut block);
+            read.insert(block[0]);
+        }
+        assert_eq!(read, [0, 7].into());
+    }
+
+    #[test]
+    fn a_full_disk_takes_only_what_it_has_room_for() {
+        let mut bench = Bench::new(1, true);
+        bench.open(FILE, "a");
+        bench.run(DiskKind::Allocate { file: FILE, from: 0, bytes: 1024 }).unwrap();
+        bench.disk.full = true;
+        let write =
+            |block: u64| DiskKind::Write { file: FILE, position: block * 512, data: vec![Buf::copy_of(&[3; 512])] };
+        bench.run(write(1)).unwrap();
+        assert_eq!(bench.run(write(2)).unwrap_err().errno, DiskError::ENOSPC);
+        let more = DiskKind::Allocate { file: FILE, from: 0, bytes: 1025 };
+        assert_eq!(bench.run(more).unwrap_err().errno, DiskError::ENOSPC);
+        let dir = DirId(0);
+        assert!(bench.run(DiskKind::MakeDir { dir, path: "d".into() }).is_err());
+        assert!(bench.run(DiskKind::Open { dir, file: FileId(2), path: "b".into(), create: true }).is_err());
+        bench.run(DiskKind::Open { dir, file: FileId(3), path: "a".into(), create: true }).unwrap();
+        assert_eq!(bench.disk.counts.no_space, 4);
     }
 
     #[test]

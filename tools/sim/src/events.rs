@@ -39,6 +39,12 @@ pub enum Event {
     },
     Strike(Strike),
     Start,
+    /// A turn of the change of the number of shards. Stale when it was moved since.
+    Reshard,
+    /// Somebody starts a process anew whose disk failed.
+    Restart,
+    /// A full disk has space again.
+    Space,
     Calm,
 }
 
@@ -88,7 +94,13 @@ impl Events {
             let Reverse(entry) = self.heap.pop()?;
             let of_process = matches!(
                 entry.event,
-                Event::Turn(_) | Event::Disk(_) | Event::Mesh(_) | Event::Sent { .. } | Event::ToServer { .. }
+                Event::Turn(_)
+                    | Event::Disk(_)
+                    | Event::Mesh(_)
+                    | Event::Sent { .. }
+                    | Event::ToServer { .. }
+                    | Event::Reshard
+                    | Event::Restart
             );
             if !of_process || entry.life == self.life {
                 return Some((entry.at_ns, entry.life, entry.event));

@@ -5,7 +5,7 @@ use ringmain_types::Limits;
 use crate::random::Random;
 
 /// Drawn once a seed. Swarm testing (Groce et al., 2012): half of the faults are off in each run, so that runs differ in kind, not
-/// only in order. Write and flush errors, full disks, rot, and refused memory are to come (the issue on the hostile world).
+/// only in order. Rot is to come (the issue on the hostile world).
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     pub disk_latency_ns: (u64, u64),
@@ -14,14 +14,27 @@ pub struct Faults {
     pub network_latency_ns: (u64, u64),
     pub mesh_delay_ns: (u64, u64),
     pub bytes_split: f32,
+    pub disk_errors: DiskErrors,
     /// Mean times between two of a kind, in virtual nanoseconds; 0: never.
     pub kill_ns: u64,
     pub power_loss_ns: u64,
     pub clean_stop_ns: u64,
     pub vanish_ns: u64,
     pub wall_jump_ns: u64,
+    pub pause_ns: u64,
+    pub disk_full_ns: u64,
     /// How often each may happen.
     pub each_max: u32,
+}
+
+/// Chances that one operation fails.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskErrors {
+    pub write: f32,
+    pub flush: f32,
+    pub read: f32,
+    /// Of names and sizes: open, make, rename, remove, list, sync, allocate, cut.
+    pub other: f32,
 }
 
 /// The kinds of faults that strike at a moment.
@@ -32,28 +45,38 @@ pub enum Strike {
     CleanStop,
     Vanish,
     WallJump,
+    /// One core does not run for a while: its thread was not scheduled.
+    Pause,
+    /// No space on the device for a while.
+    DiskFull,
 }
 
 impl Faults {
     pub fn draw(random: &mut Random) -> Faults {
         let mut often = |from: u64, to: u64| if random.chance(0.5) { random.between(from, to) * 1_000_000 } else { 0 };
         let (kill_ns, power_loss_ns, clean_stop_ns) = (often(20, 300), often(20, 300), often(50, 400));
-        let (vanish_ns, wall_jump_ns) = (often(10, 200), often(10, 200));
+        let (vanish_ns, wall_jump_ns, pause_ns) = (often(10, 200), often(10, 200), often(10, 200));
+        // Each hides others: while a directory is fenced or full, little else happens.
+        let disk_full_ns = if often(1, 1) > 0 { 0 } else { often(50, 400) };
         let mut rate = |to: f32| if random.chance(0.5) { to * random.below(100) as f32 / 100.0 } else { 0.0 };
         let (disk_stall, completions_reordered, bytes_split) = (rate(0.05), rate(1.0), rate(0.5));
+        let disk_errors = if random.chance(0.25) { DiskErrors::draw(random) } else { DiskErrors::default() };
         let mut upper = |small: u64, large: u64| if random.chance(0.5) { small } else { large } * 1000;
         Faults {
             disk_latency_ns: (20_000, upper(200, 3_000)),
             disk_stall,
             completions_reordered,
             network_latency_ns: (10_000, upper(100, 5_000)),
-            mesh_delay_ns: (500, upper(5, 500)),
+            mesh_delay_ns: (500, upper(5, 500) * [1, 1, 20][random.below(3) as usize]),
             bytes_split,
+            disk_errors,
             kill_ns,
             power_loss_ns,
             clean_stop_ns,
             vanish_ns,
             wall_jump_ns,
+            pause_ns,
+            disk_full_ns,
             each_max: 4,
         }
     }
@@ -68,14 +91,23 @@ impl Faults {
         }
     }
 
-    pub fn strikes(&self) -> [(Strike, u64); 5] {
+    pub fn strikes(&self) -> [(Strike, u64); 7] {
         [
             (Strike::Kill, self.kill_ns),
             (Strike::PowerLoss, self.power_loss_ns),
             (Strike::CleanStop, self.clean_stop_ns),
             (Strike::Vanish, self.vanish_ns),
             (Strike::WallJump, self.wall_jump_ns),
+            (Strike::Pause, self.pause_ns),
+            (Strike::DiskFull, self.disk_full_ns),
         ]
+    }
+}
+
+impl DiskErrors {
+    fn draw(random: &mut Random) -> DiskErrors {
+        let mut rate = |to: f32| if random.chance(0.5) { to * random.below(100) as f32 / 100.0 } else { 0.0 };
+        DiskErrors { write: rate(0.02), flush: rate(0.05), read: rate(0.1), other: rate(0.02) }
     }
 }
 
@@ -85,12 +117,13 @@ pub struct Plan {
     pub seed: u64,
     pub shards: u16,
     pub limits: Limits,
+    /// Memory is short.
+    pub tight: bool,
     pub faults: Faults,
     /// Faults stop here; then everything must end within `CALM_NS_MAX`.
     pub chaos_ns: u64,
     pub flush_covers: bool,
-    /// A clean stop may be followed by a start with another number of shards. Off until a shard can hand its logs' states to the
-    /// next set of journals (`Store::export`).
+    /// A start may have another number of shards than the life before, however that ended.
     pub reshards: bool,
     /// Power is cut at this point: each submission and each completion of a disk operation is one.
     pub cut_at: Option<u64>,
@@ -120,6 +153,13 @@ impl Plan {
             limits =
                 Limits { journal_bytes: 1 << 20, segment_allocate_bytes: 64 << 10, ..Limits::production(64 << 20) };
         }
+        let tight = random.chance(0.3);
+        if tight {
+            // Of one kind or the other.
+            for bytes in &mut limits.memory_bytes {
+                *bytes /= 1 + random.below(4);
+            }
+        }
         let work = Work {
             topics: random.between(1, 3) as u32,
             partitions_max: random.between(1, 4),
@@ -134,10 +174,11 @@ impl Plan {
             seed,
             shards: [1, 2, 2, 2, 3][random.below(5) as usize],
             limits,
+            tight,
             faults,
             chaos_ns: random.between(100, 600) * 1_000_000,
             flush_covers: random.chance(0.7),
-            reshards: false,
+            reshards: random.chance(0.3),
             cut_at: None,
             work,
         }
@@ -162,6 +203,8 @@ impl Plan {
             faults: Faults { completions_reordered: 0.3, ..Faults::none() },
             chaos_ns: 60_000_000,
             cut_at: Some(point),
+            tight: false,
+            reshards: false,
             limits,
             work,
             ..Plan::draw(seed)

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use ringmain_disk::DiskDone;
+use ringmain_disk::{DiskDone, DiskOp};
 use ringmain_session::Close;
 use ringmain_shard::mesh::Mesh;
 use ringmain_shard::{Effects, Hands, Input, NetOp, Note};
@@ -57,6 +57,22 @@ impl Outside {
         self.cut
     }
 
+    /// Hands operations to the disk; none after the power is gone.
+    pub fn submit(&mut self, shard: ShardId, operations: &mut Vec<DiskOp>) {
+        let mut due = Vec::new();
+        for op in operations.drain(..) {
+            if self.cut {
+                continue;
+            }
+            self.trace.line(self.now_ns, || format!("shard {}", shard.0), || shown(&op));
+            self.disk.submit(self.now_ns, &mut self.random, shard, op, &mut due);
+            self.point();
+        }
+        for (at, operation) in due {
+            self.events.push(at, Event::Disk(operation));
+        }
+    }
+
     fn broken(&mut self, what: String) {
         self.fault.get_or_insert(what);
     }
@@ -108,24 +124,12 @@ impl Hands for SimHands<'_> {
         for (to, message) in effects.mesh.drain(..) {
             self.mesh(to, message);
         }
-        let outside = &mut *self.outside;
-        let mut due = Vec::new();
-        for op in effects.disk.drain(..) {
-            if outside.cut {
-                continue;
-            }
-            outside.trace.line(outside.now_ns, || format!("shard {}", self.shard.0), || shown(&op));
-            outside.disk.submit(outside.now_ns, &mut outside.random, self.shard, op, &mut due);
-            outside.point();
-        }
-        for (at, operation) in due {
-            outside.events.push(at, Event::Disk(operation));
-        }
+        self.outside.submit(self.shard, &mut effects.disk);
     }
 }
 
 /// One line a disk operation; buffers by their sizes.
-fn shown(op: &ringmain_disk::DiskOp) -> String {
+fn shown(op: &DiskOp) -> String {
     format!("disk {} {:?} {:?}", op.token.0, op.class, op.kind)
 }
 

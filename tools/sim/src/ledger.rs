@@ -10,6 +10,7 @@
 //! | nothing that was refused, or was meant for another partition, appears | `read` |
 //! | an acknowledged end never falls back: high watermark, latest offset, recovered end | `end_seen`, `recovered` |
 //! | log start <= high watermark; the start is where DeleteRecords put it | `bounds` |
+//! | a search by time finds the first record at or after it, or the greatest | `found` |
 //! | a producer id is given once | `producer` |
 //! | an acknowledged topic keeps its id | `topic_id` |
 
@@ -62,6 +63,15 @@ struct Log {
     start_asked: i64,
 }
 
+/// What ListOffsets searches for.
+#[derive(Clone, Copy, Debug)]
+pub enum TimeAsked {
+    /// The first record at or after it.
+    At(i64),
+    /// The greatest timestamp.
+    Max,
+}
+
 #[derive(Clone, Debug)]
 pub struct Broken {
     pub invariant: &'static str,
@@ -77,6 +87,8 @@ pub struct Ledger {
     producers: BTreeSet<ProducerId>,
     /// Which of its connections a plain producer sent a value on.
     lines: BTreeMap<ValueId, u32>,
+    /// The timestamp of each value.
+    stamps: BTreeMap<ValueId, i64>,
     next_topic: u32,
     pub acked: u64,
     pub read: u64,
@@ -84,10 +96,21 @@ pub struct Ledger {
     pub late: bool,
     /// A clean stop is under way: shards that are done send clients elsewhere.
     pub stopping: bool,
+    /// A disk operation of this process failed, or found no space; or of any process so far.
+    pub troubled: bool,
+    pub was_troubled: bool,
+    /// Memory is so short that the controller may be refused some.
+    pub tight: bool,
+    /// What was reached, for the statistics: a fault or a state that is never seen is not tested.
+    pub reached: BTreeMap<&'static str, u64>,
     broken: Option<Broken>,
 }
 
 impl Ledger {
+    pub fn new(tight: bool) -> Ledger {
+        Ledger { tight, ..Ledger::default() }
+    }
+
     pub fn broken(&mut self) -> Option<Broken> {
         self.broken.take()
     }
@@ -97,12 +120,66 @@ impl Ledger {
     }
 
     /// What a broker that is short of something, or stops, may answer; everything else breaks the promise that a topic has no window.
-    pub fn legal(&self, error: ErrorCode) -> bool {
-        match error {
-            ErrorCode::RequestTimedOut | ErrorCode::ThrottlingQuotaExceeded | ErrorCode::NotEnoughReplicas => true,
-            ErrorCode::NotLeaderOrFollower | ErrorCode::NotController => self.stopping || self.late,
-            _ => false,
+    pub fn legal(&mut self, error: ErrorCode) -> bool {
+        let (legal, what) = match error {
+            ErrorCode::RequestTimedOut => (true, "answers: timed out"),
+            ErrorCode::NotLeaderOrFollower => (self.stopping || self.late, "answers: not leader"),
+            ErrorCode::NotController => (self.stopping || self.late || self.tight, "answers: not controller"),
+            ErrorCode::KafkaStorageError => (self.troubled || self.late && self.was_troubled, "answers: storage error"),
+            _ => (false, "answers: others"),
+        };
+        self.reach(what);
+        legal
+    }
+
+    /// The controller may be unable to create what is asked for.
+    pub fn hampered(&self) -> bool {
+        self.stopping || self.troubled || self.late
+    }
+
+    pub fn reach(&mut self, what: &'static str) {
+        *self.reached.entry(what).or_default() += 1;
+    }
+
+    pub fn stamped(&mut self, value: ValueId, timestamp: i64) {
+        self.stamps.insert(value, timestamp);
+    }
+
+    /// An answer to a search by time: `asked` of a partition whose acknowledged end was `end` then. Whoever was acknowledged before
+    /// the question and was not deleted since must have been considered.
+    pub fn found(&mut self, key: Key, asked: TimeAsked, end: i64, found: Option<(i64, i64)>) {
+        let topic = &self.topics[&key.topic];
+        let Some(log) = self.logs.get(&key).filter(|_| topic.keeping == Keeping::Group) else { return };
+        let text = |what: String| format!("{asked:?} of {key:?}, end {end}: {found:?}, but {what}");
+        let stamp = |value: &ValueId| self.stamps.get(value).copied().unwrap_or(-1);
+        let mut broken = None;
+        if let Some((offset, at)) = found {
+            let known = log.at.get(&offset).map(stamp);
+            if known.is_some_and(|known| known != at) {
+                broken = Some(text(format!("it has {known:?}")));
+            } else if matches!(asked, TimeAsked::At(wanted) if at < wanted) {
+                broken = Some(text("that is earlier".into()));
+            }
         }
+        let until = match (asked, found) {
+            (TimeAsked::At(_), Some((offset, _))) => offset.min(end),
+            _ => end,
+        };
+        let fits = |at: i64| match asked {
+            TimeAsked::At(wanted) => at >= wanted,
+            // None while the record that has it is not committed yet, as on Kafka.
+            TimeAsked::Max => found.is_some_and(|(_, max)| at > max),
+        };
+        let from = log.start_asked;
+        // Retention moves the start of its topics whenever it likes.
+        if broken.is_none() && !topic.retained && from < until {
+            let missed = log.at.range(from..until).find(|(_, value)| fits(stamp(value)));
+            broken = missed.map(|(offset, value)| text(format!("{offset} has {}", stamp(value))));
+        }
+        if let Some(text) = broken {
+            self.fail("a search by time finds the first", text);
+        }
+        self.reach(if found.is_some() { "found by time" } else { "nothing found by time" });
     }
 
     /// A topic whose creation was acknowledged, or that was found after a creation that nobody answered.

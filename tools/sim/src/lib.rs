@@ -13,6 +13,7 @@ mod ledger;
 mod mesh;
 mod network;
 mod random;
+mod reshard;
 mod trace;
 mod value;
 mod world;

@@ -97,8 +97,8 @@ fn show(plan: Plan) -> bool {
         Ok(report) => {
             println!("digest {:016x}, {} steps, {} points", report.digest, report.steps, report.points);
             println!(
-                "passed: {} acked, {} read, {} starts, {:?}",
-                report.acked, report.read, report.starts, report.strikes
+                "passed: {} acked, {} read, {} starts, {:?}, {:?}",
+                report.acked, report.read, report.starts, report.strikes, report.reached
             );
             true
         }
@@ -132,6 +132,7 @@ struct Tally {
     spared: u64,
     reused: u64,
     strikes: BTreeMap<Strike, u64>,
+    reached: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
@@ -153,16 +154,20 @@ impl Tally {
         for (strike, count) in &report.strikes {
             *self.strikes.entry(*strike).or_default() += u64::from(*count);
         }
+        for (what, count) in &report.reached {
+            *self.reached.entry(what).or_default() += count;
+        }
     }
 
     fn print(&self, started: Instant) {
         let seconds = started.elapsed().as_secs_f64().max(1e-9);
         println!(
-            "{} histories in {seconds:.1} s ({:.0}/s), {} steps, {} virtual s",
+            "{} histories in {seconds:.1} s ({:.0}/s), {} steps, {} virtual s ({:.1} virtual s a second)",
             self.histories,
             self.histories as f64 / seconds,
             self.steps,
-            self.virtual_ns / 1_000_000_000
+            self.virtual_ns / 1_000_000_000,
+            self.virtual_ns as f64 / 1e9 / seconds
         );
         let strikes: Vec<_> = self.strikes.iter().map(|(strike, count)| format!("{strike:?} {count}")).collect();
         println!(
@@ -180,6 +185,8 @@ impl Tally {
             self.reused,
             self.mesh
         );
+        let reached: Vec<_> = self.reached.iter().map(|(what, count)| format!("{what} {count}")).collect();
+        println!("reached: {}", reached.join(", "));
     }
 }
 

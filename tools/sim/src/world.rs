@@ -7,8 +7,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use ringmain_disk::DiskError;
+use ringmain_log::Damage;
 use ringmain_shard::{Config, Effects, Note, Shard, turn};
-use ringmain_types::{BrokerId, DirId, Instant, Now, Offset, Partition, ShardId, WallMs};
+use ringmain_types::{BrokerId, DirId, ErrorCode, Instant, Now, Offset, Partition, ShardId, WallMs};
 
 use crate::clients::{self, Action, Client, Context};
 use crate::digest::Digest;
@@ -20,6 +22,7 @@ use crate::ledger::{Broken, Ledger};
 use crate::mesh::SimMesh;
 use crate::network::{self, Network};
 use crate::random::Random;
+use crate::reshard::{self, Layout, Outcome, Reshard};
 use crate::trace::Trace;
 
 /// 2026-01-01.
@@ -56,6 +59,8 @@ pub struct Report {
     /// Starts with another number of shards.
     pub reshards: u32,
     pub strikes: BTreeMap<Strike, u32>,
+    /// Faults that came to something, and states that are worth reaching.
+    pub reached: BTreeMap<&'static str, u64>,
     /// The cut that was planned has come.
     pub cut: bool,
 }
@@ -77,6 +82,8 @@ struct Core {
     effects: Effects,
     /// `u64::MAX`: none.
     next_turn_ns: u64,
+    /// Until then it does not run.
+    paused_until_ns: u64,
     ready: bool,
     stopped: bool,
 }
@@ -91,9 +98,12 @@ pub struct World {
     visible: BTreeMap<Partition, Offset>,
     next_link: u64,
     wall_jump_ms: i64,
-    /// Of the present life, and of the journals' set that belongs to it.
-    shards: u16,
-    journal_generation: u64,
+    /// Of the present life, and what the next one finds.
+    layout: Layout,
+    resharding: Option<Box<Reshard>>,
+    reshard_ns: u64,
+    /// The process is to be started anew, for its disk failed.
+    restart_due: bool,
     phase: Phase,
     phase_until_ns: u64,
     start_until_ns: u64,
@@ -114,6 +124,7 @@ impl World {
             stall: faults.disk_stall,
             stall_ns: (1_000_000, 100_000_000),
             reordered: faults.completions_reordered,
+            errors: faults.disk_errors,
         };
         let network = network::Manner { latency_ns: faults.network_latency_ns, split: faults.bytes_split };
         let mut outside = Outside {
@@ -133,6 +144,7 @@ impl World {
         let start_ns = outside.now_ns;
         outside.events.push(start_ns, Event::Start);
         outside.events.push(start_ns + plan.chaos_ns, Event::Calm);
+        outside.disk.hostile = true;
         let clients = cast(&plan, &mut random, start_ns);
         for client in 0..clients.len() {
             outside.events.push(start_ns + random.below(5_000_000), Event::Wake { client });
@@ -147,12 +159,14 @@ impl World {
             cores: Vec::new(),
             clients,
             auditors: 0,
-            ledger: Ledger::default(),
+            ledger: Ledger::new(plan.tight),
             visible: BTreeMap::new(),
             next_link: 1,
             wall_jump_ms: 0,
-            shards: plan.shards,
-            journal_generation: 1,
+            layout: Layout { generation: 1, shards: plan.shards, served: false },
+            resharding: None,
+            reshard_ns: u64::MAX,
+            restart_due: false,
             phase: Phase::Chaos,
             phase_until_ns: u64::MAX,
             start_until_ns: u64::MAX,
@@ -170,7 +184,19 @@ impl World {
         }
         let mut digest = self.outside.digest;
         digest.number(self.outside.disk.digest.0);
+        let counts = &self.outside.disk.counts;
+        let disk = [
+            ("failed writes", counts.write_errors),
+            ("failed flushes", counts.flush_errors),
+            ("failed reads", counts.read_errors),
+            ("failed names and sizes", counts.other_errors),
+            ("blocks dropped by failed flushes", counts.dropped_blocks),
+            ("no space", counts.no_space),
+        ];
+        let mut reached = std::mem::take(&mut self.ledger.reached);
+        reached.extend(disk.into_iter().filter(|(_, count)| *count > 0));
         Ok(Report {
+            reached,
             digest: digest.0,
             virtual_ns: self.outside.now_ns,
             acked: self.ledger.acked,
@@ -192,6 +218,8 @@ impl World {
         self.report.steps += 1;
         self.ledger.stopping = self.stopping;
         self.ledger.late = life != self.outside.events.life;
+        self.ledger.troubled = self.outside.disk.troubled;
+        self.ledger.was_troubled |= self.outside.disk.troubled;
         self.play(at_ns, event);
         if self.outside.cut {
             self.outside.cut = false;
@@ -235,7 +263,12 @@ impl World {
                 let core = &mut self.cores[usize::from(shard.0)];
                 if core.next_turn_ns == at_ns {
                     core.next_turn_ns = u64::MAX;
-                    self.turn(shard);
+                    if at_ns < core.paused_until_ns {
+                        let at = core.paused_until_ns;
+                        self.turn_at(shard, at);
+                    } else {
+                        self.turn(shard);
+                    }
                 }
             }
             Event::Disk(operation) => self.disk_done(operation),
@@ -257,7 +290,14 @@ impl World {
             Event::Wake { client } => self.client(client, |_, _| {}),
             Event::Strike(strike) => self.strike(strike),
             Event::Start => self.start(),
-            Event::Calm => self.phase(Phase::Calm),
+            Event::Reshard if self.reshard_ns == at_ns => self.reshard_turn(),
+            Event::Reshard => {}
+            Event::Restart => self.restart(),
+            Event::Space => self.outside.disk.full = false,
+            Event::Calm => {
+                (self.outside.disk.hostile, self.outside.disk.full) = (false, false);
+                self.phase(Phase::Calm);
+            }
         }
     }
 
@@ -277,8 +317,16 @@ impl World {
         if outside.point() {
             return;
         }
-        if let Some((shard, done)) = done {
-            self.arrive(shard, Arrived::Disk(done));
+        match done {
+            Some((driver, done)) if reshard::driver(driver) => {
+                if let Some(resharding) = &mut self.resharding {
+                    resharding.done(driver, done);
+                    let at = self.outside.now_ns + 1_000 + self.outside.random.below(20_000);
+                    self.reshard_at(at);
+                }
+            }
+            Some((shard, done)) => self.arrive(shard, Arrived::Disk(done)),
+            None => {}
         }
     }
 
@@ -324,6 +372,8 @@ impl World {
         if let Some(Instant(at)) = deadline {
             self.turn_at(id, at.max(now_ns + 1_000));
         }
+        // `Stopped` ends the process: what else was said in this turn was said before.
+        notes.sort_by_key(|note| matches!(note, Note::Stopped));
         for note in notes {
             self.note(id, note);
         }
@@ -334,8 +384,8 @@ impl World {
         match note {
             Note::Ready => {
                 self.cores[usize::from(shard.0)].ready = true;
-                if self.cores.iter().all(|core| core.ready) && !self.stopping {
-                    self.start_until_ns = u64::MAX;
+                if self.serving() {
+                    self.served();
                 }
             }
             Note::Visible { partition, high_watermark } => {
@@ -346,22 +396,78 @@ impl World {
                 }
             }
             Note::Recovered { partition, report } => {
-                if !report.damage.is_empty() {
+                let unreadable = |damage: &Damage| matches!(damage, Damage::Unreadable(_));
+                if self.ledger.troubled && !report.damage.is_empty() && report.damage.iter().all(unreadable) {
+                    self.ledger.reach("logs that could not be read at a start");
+                    self.restart_soon();
+                } else if !report.damage.is_empty() {
                     self.ledger.fail("nothing rots here", format!("{partition:?}: {:?}", report.damage));
                 }
                 self.ledger.recovered(partition, report.start, report.end);
             }
-            Note::Fenced { error, .. } => self.ledger.fail("no disk failed here", format!("{error}")),
+            Note::Fenced { error, .. } => self.fenced(&error),
             Note::Stopped => {
                 self.cores[usize::from(shard.0)].stopped = true;
                 if self.stopping && self.cores.iter().all(|core| core.stopped) {
                     self.end_process(Strike::CleanStop);
                 }
             }
+            Note::Request { error, .. } if error != ErrorCode::None => {
+                self.ledger.reach("requests answered with an error")
+            }
             Note::Acked { base, next, .. } if base >= next => {
                 self.ledger.fail("an ack is of something", format!("{base:?}..{next:?}"));
             }
             _ => {}
+        }
+    }
+
+    /// A shard fenced its directory.
+    fn fenced(&mut self, error: &DiskError) {
+        if !self.outside.disk.troubled {
+            return self.ledger.fail("no disk failed here", format!("{error}"));
+        }
+        if error.errno == DiskError::ENOSPC && self.serving() {
+            return self.ledger.fail("a full disk fences nothing", format!("{error}"));
+        }
+        self.ledger.reach("directories fenced");
+        self.restart_soon();
+    }
+
+    /// All shards are ready, and stay.
+    fn serving(&self) -> bool {
+        self.running && !self.stopping && self.cores.iter().all(|core| core.ready)
+    }
+
+    fn served(&mut self) {
+        self.start_until_ns = u64::MAX;
+        self.layout.served = true;
+        let kept = self.layout.generation;
+        (1..=kept + 1).filter(|generation| *generation != kept).for_each(|generation| self.remove_journals(generation));
+    }
+
+    fn remove_journals(&mut self, generation: u64) {
+        self.outside.disk.remove_tree(&format!("journal-{generation}"));
+    }
+
+    /// Whoever looks after the broker sees what is wrong.
+    fn restart_soon(&mut self) {
+        if !self.restart_due {
+            self.restart_due = true;
+            let at = self.outside.now_ns + self.outside.random.between(100_000, 60_000_000);
+            self.outside.events.push(at, Event::Restart);
+        }
+    }
+
+    fn restart(&mut self) {
+        self.restart_due = false;
+        if self.stopping {
+            return;
+        }
+        if self.resharding.is_some() || !self.serving() || self.outside.random.chance(0.5) {
+            self.end_process(Strike::Kill);
+        } else {
+            self.stop();
         }
     }
 
@@ -390,7 +496,7 @@ impl World {
         let outside = &mut self.outside;
         match action {
             Action::Connect(link) if self.running => {
-                let shard = ShardId(outside.random.below(u64::from(self.shards)) as u16);
+                let shard = ShardId(outside.random.below(u64::from(self.layout.shards)) as u16);
                 let (connection, peer) = outside.network.accept(shard, link, client);
                 self.arrive(shard, Arrived::Accepted { connection, peer });
             }
@@ -426,7 +532,7 @@ impl World {
             self.outside.events.push(at, Event::Strike(strike));
         }
         match strike {
-            Strike::Kill | Strike::PowerLoss if self.running => self.end_process(strike),
+            Strike::Kill | Strike::PowerLoss if self.running || self.resharding.is_some() => self.end_process(strike),
             Strike::CleanStop if self.running && !self.stopping => self.stop(),
             Strike::Vanish => {
                 let all = self.outside.network.all();
@@ -441,6 +547,18 @@ impl World {
                 // In all less than the hour that a record may lie ahead (message.timestamp.after.max.ms).
                 self.wall_jump_ms = self.outside.random.between(0, 3_000_000) as i64 - 1_500_000;
             }
+            Strike::Pause if self.running => {
+                self.hit(strike);
+                let core = self.outside.random.below(self.cores.len() as u64) as usize;
+                let length = self.outside.random.skewed(1_000_000, 300_000_000);
+                self.cores[core].paused_until_ns = self.outside.now_ns + length;
+            }
+            Strike::DiskFull => {
+                self.hit(strike);
+                self.outside.disk.full = true;
+                let at = self.outside.now_ns + self.outside.random.skewed(5_000_000, 400_000_000);
+                self.outside.events.push(at, Event::Space);
+            }
             _ => {}
         }
     }
@@ -451,17 +569,63 @@ impl World {
     }
 
     fn start(&mut self) {
-        if self.running {
+        if self.running || self.resharding.is_some() {
             return;
         }
         self.report.starts += 1;
         let (now_ns, listing) = (self.outside.now_ns, || format!("==== start on {:?}", self.outside.disk.listing()));
         self.outside.trace.line(now_ns, || "world".into(), listing);
+        self.start_until_ns = self.outside.now_ns + START_NS_MAX;
+        let mut shards = self.layout.shards;
+        if self.plan.reshards && self.report.starts > 1 && self.outside.random.chance(0.4) {
+            shards = self.outside.random.between(1, u64::from(SHARDS_MAX)) as u16;
+        }
+        if shards == self.layout.shards {
+            return self.start_shards();
+        }
+        let text = || format!("==== from {} shards to {shards}", self.layout.shards);
+        self.outside.trace.line(self.outside.now_ns, || "world".into(), text);
+        let resharding = Reshard::new(self.layout, shards, self.plan.limits.clone(), self.plan.flush_covers);
+        // What an earlier attempt left.
+        self.remove_journals(resharding.new_generation());
+        self.resharding = Some(Box::new(resharding));
+        self.reshard_at(self.outside.now_ns + 1_000);
+    }
+
+    fn reshard_at(&mut self, at_ns: u64) {
+        if at_ns < self.reshard_ns {
+            self.reshard_ns = at_ns;
+            self.outside.events.push(at_ns, Event::Reshard);
+        }
+    }
+
+    fn reshard_turn(&mut self) {
+        self.reshard_ns = u64::MAX;
+        let now = self.now();
+        let Some(mut resharding) = self.resharding.take() else { return };
+        match resharding.turn(now, &mut self.outside) {
+            Outcome::Going => {
+                self.resharding = Some(resharding);
+                self.reshard_at(self.outside.now_ns + 10_000_000);
+            }
+            Outcome::Done(layout) => {
+                self.layout = layout;
+                self.report.reshards += 1;
+                self.start_shards();
+            }
+            Outcome::Failed(error) => {
+                self.resharding = Some(resharding);
+                self.fenced(&error);
+            }
+        }
+    }
+
+    fn start_shards(&mut self) {
         let now = self.now();
         // A node takes its seed anew at each start.
         let seed = self.outside.random.next();
         self.cores.clear();
-        for shard in 0..self.shards {
+        for shard in 0..self.layout.shards {
             let mut effects = Effects::default();
             let config = self.config(ShardId(shard), seed);
             let shard = Shard::open(config, now, &mut effects);
@@ -470,32 +634,32 @@ impl World {
                 inbox: VecDeque::new(),
                 effects,
                 next_turn_ns: u64::MAX,
+                paused_until_ns: 0,
                 ready: false,
                 stopped: false,
             });
         }
-        for shard in 0..self.shards {
+        for shard in 0..self.layout.shards {
             // What `open` put into its effects leaves with the first turn.
             let at = self.outside.now_ns + 1 + self.outside.random.below(10_000);
             self.turn_at(ShardId(shard), at);
         }
         self.running = true;
-        self.start_until_ns = self.outside.now_ns + START_NS_MAX;
     }
 
     fn config(&self, shard: ShardId, seed: u64) -> Config {
         Config {
             broker: BrokerId(1),
             shard,
-            shards: self.shards,
+            shards: self.layout.shards,
             dir: DirId(0),
             limits: self.plan.limits.clone(),
             seed,
-            journal_generation: self.journal_generation,
+            journal_generation: self.layout.generation,
             journal_flush_covers: self.plan.flush_covers,
             cluster_id: "simulated-cluster-0001".into(),
             advertised: ("sim".into(), 9092),
-            journal_exists: false,
+            journal_exists: self.layout.served,
             dir_path: "/sim".into(),
             properties: BTreeMap::new(),
         }
@@ -505,7 +669,7 @@ impl World {
         self.stopping = true;
         self.start_until_ns = self.outside.now_ns + START_NS_MAX;
         self.outside.trace.line(self.outside.now_ns, || "world".into(), || "==== stop, please".into());
-        for shard in 0..self.shards {
+        for shard in 0..self.layout.shards {
             self.arrive(ShardId(shard), Arrived::Stop);
         }
     }
@@ -527,37 +691,28 @@ impl World {
             }
         }
         outside.mesh.reset();
+        let (troubled, in_flight) = (outside.disk.troubled, outside.disk.in_flight());
         match how {
             Strike::PowerLoss => outside.disk.lose_power(&mut outside.random),
             _ => outside.disk.kill(&mut outside.random),
         }
-        if how == Strike::CleanStop {
-            if outside.disk.in_flight() > 0 {
+        if how == Strike::CleanStop && !troubled {
+            if in_flight > 0 {
                 self.ledger.fail("a clean stop leaves nothing in flight", String::new());
             }
         } else {
             self.ledger.crashed();
         }
-        if how == Strike::CleanStop {
-            self.reshard();
-        }
         let outside = &mut self.outside;
         self.visible.clear();
         self.running = false;
+        self.restart_due = false;
+        self.resharding = None;
+        self.reshard_ns = u64::MAX;
         self.stopping = false;
         self.start_until_ns = u64::MAX;
         let at = outside.now_ns + outside.random.between(100_000, 30_000_000);
         outside.events.push(at, Event::Start);
-    }
-
-    /// What a node does when it is told to use more cores or fewer: after a clean stop with the old number, a new set of journals.
-    fn reshard(&mut self) {
-        let shards = self.outside.random.between(1, 3) as u16;
-        if self.plan.reshards && shards != self.shards {
-            self.shards = shards;
-            self.journal_generation += 1;
-            self.report.reshards += 1;
-        }
     }
 
     fn phase(&mut self, phase: Phase) {
@@ -604,6 +759,7 @@ impl World {
             max_wait_ms: 5,
             bytes_max: 1 << 20,
             list: 0.1,
+            pause_ns: 0,
         };
         self.auditors += 1;
         self.clients.push(Box::new(clients::Consumer::new(style)));

@@ -152,7 +152,12 @@ impl Admin {
         };
         if topic.error_code == ErrorCode::None {
             self.ready(context, topic.topic_id);
-        } else if !(create && (context.ledger.stopping || context.ledger.legal(topic.error_code))) {
+        } else if create {
+            self.unsure = true;
+            if !(context.ledger.hampered() || context.ledger.legal(topic.error_code)) {
+                context.fail("a topic that exists is found", format!("{:?}: {:?}", topic.name, topic.error_code));
+            }
+        } else {
             context.fail("a topic that exists is found", format!("{:?}: {:?}", topic.name, topic.error_code));
         }
     }
@@ -168,8 +173,10 @@ impl Client for Admin {
             return;
         }
         match wish.by {
-            By::CreateTopics if self.find => self.find(context, false),
+            By::CreateTopics | By::Metadata if self.find => self.find(context, false),
             By::CreateTopics => self.create(context),
+            // Somebody may know it already and others not yet: who creates it once more is answered when all do.
+            By::Metadata if self.unsure => self.create(context),
             By::Metadata => self.find(context, true),
             By::CreatePartitions => self.grow(context),
         }
@@ -188,7 +195,7 @@ impl Client for Admin {
 
     fn closed(&mut self, context: &mut Context<'_>, link: Link) {
         let unanswered = self.line.closed(context, link).unwrap_or_default();
-        self.unsure |= unanswered.iter().any(|asked| matches!(asked, Asked::Create | Asked::Grow));
+        self.unsure |= unanswered.iter().any(|asked| !matches!(asked, Asked::Find { create: false }));
     }
 
     fn finished(&self, _ledger: &Ledger) -> bool {

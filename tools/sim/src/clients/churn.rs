@@ -65,6 +65,8 @@ pub struct Churn {
     alone: bool,
     /// A creation or deletion was not answered; it may be done yet.
     doubt: bool,
+    /// Its creation was acknowledged, so all shards know it; else it was found on one that does.
+    sure: bool,
 }
 
 impl Churn {
@@ -82,6 +84,7 @@ impl Churn {
             sent: Vec::new(),
             alone: true,
             doubt: false,
+            sure: false,
         }
     }
 
@@ -229,6 +232,11 @@ impl Churn {
         self.known = Known::Gone;
     }
 
+    /// Not every shard may know a topic yet that nobody acknowledged.
+    fn early(&self, error: ErrorCode) -> bool {
+        !self.sure && matches!(error, ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId)
+    }
+
     fn answered(&mut self, context: &mut Context<'_>, asked: (Step, Option<TopicNumber>), frame: &[u8]) {
         match asked.0 {
             Step::Create => self.created(context, frame),
@@ -250,8 +258,12 @@ impl Churn {
                 }
                 self.alone = true;
                 self.exists(context, topic.topic_id);
+                self.sure = true;
             }
-            error if context.ledger.legal(error) => self.step = Step::Find,
+            error if context.ledger.legal(error) => {
+                self.doubt |= error == ErrorCode::KafkaStorageError;
+                self.step = Step::Find;
+            }
             ErrorCode::TopicAlreadyExists if self.doubt => self.step = Step::Find,
             error => context.fail("a deleted topic's name is free at once", format!("{}: {error:?}", self.name)),
         }
@@ -266,7 +278,9 @@ impl Churn {
             (ErrorCode::None, Known::Unsure(Some(_))) if topic.topic_id == self.last_id => self.step = Step::Delete,
             (ErrorCode::None, Known::Unsure(None)) => {
                 self.exists(context, topic.topic_id);
+                (self.sure, self.alone) = (false, false);
             }
+            (error, Known::There(_)) if self.early(error) => {}
             (ErrorCode::UnknownTopicOrPartition, Known::Gone | Known::Unsure(_)) => {
                 self.gone(context, number);
                 self.step = Step::Create;
@@ -291,7 +305,7 @@ impl Churn {
                     // Sent before it on the same connection: no window, so it is there too.
                     context.ledger.acked(key, Offset(part.base_offset.0 - 1), &[lone]);
                 }
-                (false, error, _) if context.ledger.legal(error) => self.alone = false,
+                (false, error, _) if self.early(error) || context.ledger.legal(error) => self.alone = false,
                 (gone, error, _) => {
                     let invariant = if gone { "a deleted topic is gone at once" } else { "no window after a creation" };
                     context.fail(invariant, format!("produce to {} {:?}: {error:?}", self.name, part.index));
@@ -309,7 +323,10 @@ impl Churn {
     fn listed(&mut self, context: &mut Context<'_>, frame: &[u8]) {
         let Some(body) = reply::<ListOffsetsResponse<'_>>(context, &LIST_OFFSETS, 7, frame) else { return };
         for part in body.topics.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>()) {
-            if part.error_code != ErrorCode::None && !context.ledger.legal(part.error_code) {
+            if part.error_code != ErrorCode::None
+                && !self.early(part.error_code)
+                && !context.ledger.legal(part.error_code)
+            {
                 let text = format!("list {} {:?}: {:?}", self.name, part.partition_index, part.error_code);
                 context.fail("no window after a creation", text);
             } else if self.alone && part.error_code == ErrorCode::None && part.offset.0 != 2 {
@@ -332,7 +349,7 @@ impl Churn {
                         context.fail("a new topic holds what was sent to it", text);
                     }
                 }
-                (false, error) if context.ledger.legal(error) => {}
+                (false, error) if self.early(error) || context.ledger.legal(error) => {}
                 (gone, error) => {
                     let invariant = if gone { "a deleted topic is gone at once" } else { "no window after a creation" };
                     context.fail(invariant, format!("fetch {} {:?}: {error:?}", self.name, part.partition_index));
@@ -354,7 +371,10 @@ impl Churn {
                 self.gone(context, number);
                 self.step = Step::GoneFetch;
             }
-            error if context.ledger.legal(error) => self.step = Step::Find,
+            error if context.ledger.legal(error) => {
+                self.doubt |= error == ErrorCode::KafkaStorageError;
+                self.step = Step::Find;
+            }
             error => context.fail("a topic that exists can be deleted", format!("{}: {error:?}", self.name)),
         }
     }

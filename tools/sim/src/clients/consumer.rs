@@ -10,12 +10,15 @@ use ringmain_wire::{FETCH, FetchRequest, FetchResponse, LIST_OFFSETS, ListOffset
 
 use super::line::{Line, reply};
 use super::{Client, Context};
-use crate::ledger::{Keeping, Key, Ledger};
+use crate::ledger::{Keeping, Key, Ledger, TimeAsked};
 use crate::network::Link;
 use crate::value;
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+/// Of ListOffsets.
+const LIST_VERSION: i16 = 7;
 
 #[derive(Clone, Debug)]
 pub struct Style {
@@ -27,6 +30,8 @@ pub struct Style {
     pub bytes_max: i32,
     /// Chance to ask for offsets instead of records.
     pub list: f32,
+    /// After a fetch that gave nothing.
+    pub pause_ns: u64,
 }
 
 /// What was known when a question was asked.
@@ -39,6 +44,7 @@ struct Floor {
 enum Asked {
     Fetch { floors: BTreeMap<Key, Floor>, whole: bool },
     List { key: Key, timestamp: i64, end: i64, start: i64 },
+    Find { key: Key, asked: TimeAsked, end: i64 },
 }
 
 /// Where a pass through a partition is.
@@ -58,6 +64,7 @@ pub struct Consumer {
     /// What the server's session knows: the offset of each partition.
     known: BTreeMap<Key, i64>,
     scratch: Vec<u8>,
+    idle_until_ns: u64,
 }
 
 impl Consumer {
@@ -69,6 +76,7 @@ impl Consumer {
             session: (0, 0),
             known: BTreeMap::new(),
             scratch: Vec::new(),
+            idle_until_ns: 0,
         }
     }
 
@@ -78,6 +86,27 @@ impl Consumer {
     }
 
     fn list(&mut self, context: &mut Context<'_>, key: Key, timestamp: i64) {
+        let (end, start) = (context.ledger.end(key), context.ledger.start(key));
+        self.ask_offset(context, key, timestamp, Asked::List { key, timestamp, end, start });
+    }
+
+    /// By time.
+    fn find(&mut self, context: &mut Context<'_>, key: Key) {
+        let wall = context.wall.0;
+        let asked = match context.random.below(4) {
+            0 => TimeAsked::Max,
+            1 => TimeAsked::At(wall - context.random.below(2_000_000) as i64),
+            _ => TimeAsked::At(wall - context.random.skewed(0, 1_000) as i64),
+        };
+        let timestamp = match asked {
+            TimeAsked::Max => MAX_TIMESTAMP,
+            TimeAsked::At(at) => at,
+        };
+        let end = context.ledger.end(key);
+        self.ask_offset(context, key, timestamp, Asked::Find { key, asked, end });
+    }
+
+    fn ask_offset(&mut self, context: &mut Context<'_>, key: Key, timestamp: i64, asked: Asked) {
         let topic = context.ledger.topic(key.topic).clone();
         let part = ListOffsetsPartition { partition_index: PartitionIndex(key.index), timestamp, ..Default::default() };
         let topics = vec![ListOffsetsTopic { name: &topic.name, partitions: vec![part].into() }];
@@ -87,32 +116,45 @@ impl Consumer {
             timeout_ms: 10_000,
             ..Default::default()
         };
-        let (end, start) = (context.ledger.end(key), context.ledger.start(key));
-        self.line.ask(context, &LIST_OFFSETS, 6, &body, Asked::List { key, timestamp, end, start });
+        self.line.ask(context, &LIST_OFFSETS, LIST_VERSION, &body, asked);
+    }
+
+    /// The one partition of an answer; none when it has an error.
+    fn offset(&mut self, context: &mut Context<'_>, key: Key, frame: &[u8]) -> Option<(i64, i64)> {
+        let body = reply::<ListOffsetsResponse<'_>>(context, &LIST_OFFSETS, LIST_VERSION, frame)?;
+        let found = body.topics.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>());
+        let Some(part) = found.into_iter().next().filter(|part| part.partition_index.0 == key.index) else {
+            context.fail("answers name what was asked", format!("ListOffsets of {key:?}"));
+            return None;
+        };
+        if part.error_code == ErrorCode::None {
+            return Some((part.offset.0, part.timestamp));
+        }
+        if !context.ledger.legal(part.error_code) {
+            context.fail("a topic that was acknowledged lists offsets", format!("{key:?}: {:?}", part.error_code));
+        }
+        None
     }
 
     fn listed(&mut self, context: &mut Context<'_>, key: Key, timestamp: i64, floor: (i64, i64), frame: &[u8]) {
-        let Some(body) = reply::<ListOffsetsResponse<'_>>(context, &LIST_OFFSETS, 6, frame) else { return };
-        let found = body.topics.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>());
-        let Some(part) = found.into_iter().next().filter(|part| part.partition_index.0 == key.index) else {
-            return context.fail("answers name what was asked", format!("ListOffsets of {key:?}"));
-        };
-        if part.error_code != ErrorCode::None {
-            if !context.ledger.legal(part.error_code) {
-                context.fail("a topic that was acknowledged lists offsets", format!("{key:?}: {:?}", part.error_code));
-            }
-            return;
-        }
-        context.say(|| format!("listed {key:?} {timestamp}: {}", part.offset.0));
+        let Some((offset, _)) = self.offset(context, key, frame) else { return };
+        let offset = Offset(offset);
+        context.say(|| format!("listed {key:?} {timestamp}: {}", offset.0));
         if timestamp == LATEST {
-            return context.ledger.end_seen("latest offset", key, floor.0, part.offset);
+            return context.ledger.end_seen("latest offset", key, floor.0, offset);
         }
-        context.ledger.start_seen(key, floor.1, part.offset);
+        context.ledger.start_seen(key, floor.1, offset);
         if let Some(place) = self.places.get_mut(&key)
             && place.lost
         {
-            *place = Place { next: part.offset.0, last: BTreeMap::new(), lost: false };
+            *place = Place { next: offset.0, last: BTreeMap::new(), lost: false };
         }
+    }
+
+    fn found(&mut self, context: &mut Context<'_>, key: Key, asked: TimeAsked, end: i64, frame: &[u8]) {
+        let Some((offset, at)) = self.offset(context, key, frame) else { return };
+        context.say(|| format!("found {key:?} {asked:?}: {offset} of {at}"));
+        context.ledger.found(key, asked, end, (offset >= 0).then_some((offset, at)));
     }
 
     fn fetch(&mut self, context: &mut Context<'_>) {
@@ -178,6 +220,7 @@ impl Consumer {
             }
         }
         let mut answered = 0;
+        let before: i64 = self.places.values().map(|place| place.next).sum();
         for topic in &body.responses {
             let number = match topic.topic_id {
                 TopicId::NONE => context.ledger.by_name(topic.topic),
@@ -195,6 +238,9 @@ impl Consumer {
                 answered += 1;
                 self.part(context, key, floor, &part);
             }
+        }
+        if before == self.places.values().map(|place| place.next).sum::<i64>() && self.style.pause_ns > 0 {
+            self.idle_until_ns = context.now_ns + context.random.skewed(0, self.style.pause_ns);
         }
         if whole && answered != floors.len() {
             context.fail("answers name all that was asked", format!("fetch: {answered} of {}", floors.len()));
@@ -333,11 +379,17 @@ impl Client for Consumer {
         if context.random.chance(self.style.list) {
             let at = context.random.below(self.places.len() as u64) as usize;
             let key = *self.places.keys().nth(at).expect("below the length");
-            let timestamp = if context.random.chance(0.5) { LATEST } else { EARLIEST };
-            return self.list(context, key, timestamp);
+            return match context.random.below(4) {
+                0 => self.list(context, key, LATEST),
+                1 => self.list(context, key, EARLIEST),
+                _ => self.find(context, key),
+            };
         }
         if self.finished(context.ledger) && context.calm {
             return context.wake_in(50_000_000);
+        }
+        if context.now_ns < self.idle_until_ns {
+            return context.wake_in(self.idle_until_ns - context.now_ns);
         }
         self.fetch(context);
     }
@@ -349,6 +401,7 @@ impl Client for Consumer {
                 Asked::List { key, timestamp, end, start } => {
                     self.listed(context, key, timestamp, (end, start), &answer.frame);
                 }
+                Asked::Find { key, asked, end } => self.found(context, key, asked, end, &answer.frame),
                 Asked::Fetch { floors, whole } => {
                     self.fetched(context, floors, whole, &answer.frame);
                     if !context.calm && context.random.chance(self.style.rewind) {

@@ -19,6 +19,8 @@ pub struct Line<P> {
     pending: VecDeque<(i32, u64, P)>,
     correlation: i32,
     retry_at_ns: u64,
+    /// Somebody looks then whether the oldest question was answered.
+    watched_ns: u64,
 }
 
 /// A reply frame without its length, and what it answers.
@@ -29,7 +31,7 @@ pub struct Answer<P> {
 
 impl<P> Default for Line<P> {
     fn default() -> Line<P> {
-        Line { link: None, bytes: Vec::new(), pending: VecDeque::new(), correlation: 0, retry_at_ns: 0 }
+        Line { link: None, bytes: Vec::new(), pending: VecDeque::new(), correlation: 0, retry_at_ns: 0, watched_ns: 0 }
     }
 }
 
@@ -53,7 +55,17 @@ impl<P> Line<P> {
             let waited = (context.now_ns - at) / 1_000_000;
             context.fail("every request is answered", format!("no answer for {waited} ms on a connection that lives"));
         }
+        self.watch(context);
         true
+    }
+
+    fn watch(&mut self, context: &mut Context<'_>) {
+        if let Some((_, at, _)) = self.pending.front()
+            && context.now_ns >= self.watched_ns
+        {
+            self.watched_ns = at + ANSWER_NS_MAX + 1_000_000;
+            context.wake_in(self.watched_ns - context.now_ns);
+        }
     }
 
     pub fn ask<'a, T: Field<'a>>(
@@ -66,7 +78,7 @@ impl<P> Line<P> {
     ) {
         self.tell(context, spec, version, body);
         self.pending.push_back((self.correlation, context.now_ns, asked));
-        context.wake_in(ANSWER_NS_MAX + 1_000_000);
+        self.watch(context);
     }
 
     /// A request without an answer (acks=0).

@@ -1,10 +1,10 @@
 //! Producers: idempotent ones that send everything again after a reconnect, with the same sequences; plain ones that never do.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use ringmain_batch::{Builder, Codec};
 use ringmain_buffer::Buf;
-use ringmain_types::{ErrorCode, PartitionIndex, ProducerEpoch, ProducerId, Sequence, TopicId};
+use ringmain_types::{ErrorCode, PartitionIndex, ProducerEpoch, ProducerId, Sequence, TopicId, WallMs};
 use ringmain_wire::produce::{PartitionProduceData, TopicProduceData};
 use ringmain_wire::{
     INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, PRODUCE, ProduceRequest, ProduceResponse,
@@ -32,6 +32,8 @@ pub struct Style {
     pub think_ns: (u64, u64),
     /// Chance that a batch is compressed.
     pub compressed: f32,
+    /// Timestamps lie up to this far in the past.
+    pub stamp_ms: u64,
 }
 
 struct Batch {
@@ -61,7 +63,7 @@ pub struct Producer {
     /// Connections that ended.
     connection: u32,
     /// Partitions with a batch that was refused: what was in flight behind it fails too. Nothing new goes out until all of it is back.
-    stumbled: BTreeSet<Key>,
+    stumbled: BTreeMap<Key, ErrorCode>,
 }
 
 impl Producer {
@@ -78,7 +80,7 @@ impl Producer {
             next_number: 0,
             think_until_ns: 0,
             connection: 0,
-            stumbled: BTreeSet::new(),
+            stumbled: BTreeMap::new(),
         }
     }
 
@@ -120,8 +122,10 @@ impl Producer {
             let value = ValueId { client: self.id, number: self.next_number };
             self.next_number += 1;
             let length = context.random.skewed(u64::from(value::BYTES_MIN), self.style.value_bytes_max) as u32;
-            builder.push(context.wall, None, Some(&value::encode(value, length)), &[]);
+            let at = context.wall.0 - context.random.below(self.style.stamp_ms + 1) as i64;
+            builder.push(WallMs(at), None, Some(&value::encode(value, length)), &[]);
             context.ledger.meant(key, value);
+            context.ledger.stamped(value, at);
             values.push(value);
         }
         let batch = Batch { key, values, sequence: *sequence, bytes: Buf::copy_of(&builder.encode()), flying: false };
@@ -222,28 +226,33 @@ impl Producer {
         context.say(|| format!("produced {key:?} {:?} {error:?} at {}", self.batches[at].values[0], base.0));
         if error == ErrorCode::None {
             let batch = self.batches.remove(at).expect("its place");
-            if self.stumbled.contains(&key) {
+            // Where it is open whether the first was written, it may have been, by an attempt before.
+            if self.stumbled.get(&key).is_some_and(|error| !open_ended(*error)) {
                 context.fail("order per producer", format!("{key:?}: acknowledged behind a batch that was refused"));
             }
             return context.ledger.acked(key, base, &batch.values);
         }
-        let follows = error == ErrorCode::OutOfOrderSequenceNumber && self.stumbled.contains(&key);
+        let follows = error == ErrorCode::OutOfOrderSequenceNumber && self.stumbled.contains_key(&key);
         if !context.ledger.legal(error) && !follows {
             context.fail("a topic that was acknowledged takes records", format!("{key:?}: {error:?}"));
         }
         if self.style.idempotent {
-            self.stumbled.insert(key);
+            self.stumbled.entry(key).or_insert(error);
             self.batches[at].flying = false;
         } else {
             let batch = self.batches.remove(at).expect("its place");
-            // A timeout alone leaves it open whether they were written.
-            if error != ErrorCode::RequestTimedOut {
+            if !open_ended(error) {
                 for value in &batch.values {
                     context.ledger.refused(key, *value);
                 }
             }
         }
     }
+}
+
+/// A timeout, and a disk that failed, leave it open whether records were written.
+fn open_ended(error: ErrorCode) -> bool {
+    matches!(error, ErrorCode::RequestTimedOut | ErrorCode::KafkaStorageError)
 }
 
 impl Client for Producer {

@@ -140,6 +140,26 @@ impl Media {
         }
     }
 
+    /// A flush of this file failed, and the device forgot: what was to become durable is as it was before. How many blocks are.
+    pub fn dropped(&mut self, snapshot: Snapshot) -> u64 {
+        if snapshot.size.is_none() {
+            return 0;
+        }
+        let mut dropped = 0;
+        for (block, bytes) in snapshot.blocks {
+            let Some(current) = self.blocks.get_mut(&block).filter(|current| Rc::ptr_eq(&current.bytes, &bytes)) else {
+                continue;
+            };
+            match self.durable.get(&block) {
+                Some(durable) => current.bytes = durable.clone(),
+                None => _ = self.blocks.remove(&block),
+            }
+            self.dirty.remove(&block);
+            dropped += 1;
+        }
+        dropped
+    }
+
     /// The device loses its power; `stale` is what unwritten extents may show instead of zeroes. Everything left is durable.
     pub fn lose_power(&mut self, random: &mut Random, block_bytes: u64, stale: &[Bytes]) {
         if self.dirty() {
