@@ -269,6 +269,7 @@ fn socket_event(event: SocketEvent<'_>, step: &mut dyn FnMut(Input<'_>)) {
             };
             step(Input::Received { connection, incoming });
         }
+        SocketEvent::Eof { connection } => step(Input::Eof { connection }),
         SocketEvent::Sent { connection, bytes } => step(Input::Sent { connection, bytes }),
         SocketEvent::Closed { connection, why } => closed(connection, why, step),
         SocketEvent::Accepted { .. } | SocketEvent::AcceptFailed { .. } => {}
@@ -277,7 +278,6 @@ fn socket_event(event: SocketEvent<'_>, step: &mut dyn FnMut(Input<'_>)) {
 
 fn closed(connection: ConnectionId, why: Ended, step: &mut dyn FnMut(Input<'_>)) {
     let why = match why {
-        Ended::Eof => Close::Eof,
         // The shard asked and knows why.
         Ended::Asked => Close::Shutdown,
         Ended::Errno(errno) => Close::Errno(errno),

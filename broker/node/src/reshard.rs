@@ -145,6 +145,7 @@ mod tests {
             retention_ms: -1,
             delete: true,
             log_append_time: false,
+            producer_expiration_ms: u64::MAX,
             flush: FlushMode::Group,
         }
     }

@@ -108,6 +108,7 @@ impl Shard {
             retention_ms: -1,
             delete: false,
             log_append_time: false,
+            producer_expiration_ms: u64::MAX,
             flush: FlushMode::Group,
         };
         let log = self.store.create(now, Partition::METADATA, LOG_NAME, config);

@@ -38,7 +38,7 @@ impl Shard {
             key if key == wire::LIST_OFFSETS.key => self.ask_list_offsets(now, &request, out),
             key if key == wire::OFFSET_FOR_LEADER_EPOCH.key => self.ask_epochs(now, &request, out),
             key if key == wire::DELETE_RECORDS.key => self.ask_delete_records(now, &request, out),
-            key if key == wire::DESCRIBE_LOG_DIRS.key => self.ask_log_dirs(now, &request, out),
+            key if key == wire::DESCRIBE_LOG_DIRS.key => self.ask_log_dirs(&request, out),
             key if key == wire::DESCRIBE_PRODUCERS.key => self.ask_producers(now, &request, out),
             key if is_control(key) => {
                 self.ask_controller(now, &request, out);
@@ -116,7 +116,7 @@ impl Shard {
                 return self.fetch_next(now, key, out);
             }
             (Work::Produce { asked, .. }, Return::Produce(results)) => {
-                let produced = results.into_iter().map(|result| Produced { result, record: None }).collect();
+                let produced = results.into_iter().map(|result| Produced { result, records: Vec::new() }).collect();
                 fill(asked, share, Ok(produced), |_| unreachable!())
             }
             (Work::Produce { asked, .. }, Return::Failed(error)) => {
@@ -199,7 +199,7 @@ impl Shard {
             Work::DeleteRecords(asked) => crate::api::delete_records::encode(&to, &asked),
             Work::Describe(asked) => {
                 let fenced = self.store.fenced().is_some();
-                crate::api::describe_log_dirs::encode(&to, &asked, &self.config.dir_path, fenced)
+                crate::api::describe_log_dirs::encode(&to, &asked, &self.config.dir_path, (self.space.bytes(), fenced))
             }
             Work::Producers(asked) => crate::api::describe_producers::encode(&to, &asked),
             Work::Control(_) | Work::AutoCreate(_) => return,
@@ -226,5 +226,5 @@ fn fill<R>(
 /// The body of a request, decoded.
 pub(crate) fn body<'a, T: wire::Field<'a>>(spec: &wire::ApiSpec, request: &'a Request) -> Result<T, wire::WireError> {
     let body = request.frame.get(request.body as usize..).unwrap_or_default();
-    wire::decode(spec, request.version, body)
+    wire::decode_request(spec, request.version, body)
 }

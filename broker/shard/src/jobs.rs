@@ -64,14 +64,14 @@ pub(crate) enum Work {
 #[derive(Debug)]
 pub(crate) struct Produced {
     pub(crate) result: ProduceResult,
-    /// The record that spoiled its batch (KIP-467).
-    pub(crate) record: Option<u32>,
+    /// The records that spoiled their batch (KIP-467).
+    pub(crate) records: Vec<u32>,
 }
 
 impl Produced {
     pub(crate) fn failed(error: ErrorCode, message: Option<String>) -> Produced {
         let result = ProduceResult { error, message, base: Offset(-1), log_append_time: None, start: Offset(-1) };
-        Produced { result, record: None }
+        Produced { result, records: Vec::new() }
     }
 }
 

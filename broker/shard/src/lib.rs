@@ -18,6 +18,7 @@ mod serve_fetch;
 mod sessions;
 mod shard;
 mod slab;
+mod space;
 mod timers;
 
 use std::sync::Arc;
@@ -49,7 +50,11 @@ pub enum Input<'a> {
         connection: ConnectionId,
         bytes: usize,
     },
-    /// The driver's side is gone (EOF, error, or the answer to `NetOp::Close`); nothing more comes of this connection.
+    /// The peer sends no more, but may still read: what it asked is answered, then the shard closes.
+    Eof {
+        connection: ConnectionId,
+    },
+    /// The driver's side is gone (an error, or the answer to `NetOp::Close`); nothing more comes of this connection.
     Closed {
         connection: ConnectionId,
         why: Close,

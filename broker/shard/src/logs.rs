@@ -275,6 +275,7 @@ pub(crate) fn log_config(config: &TopicConfig) -> LogConfig {
         retention_ms: config.retention_ms,
         delete: config.delete,
         log_append_time: config.timestamp_type == TimestampType::LogAppendTime,
+        producer_expiration_ms: config.producer_expiration_ms,
         flush: flush_mode(config),
     }
 }

@@ -160,7 +160,7 @@ impl Sessions {
         Some(connection)
     }
 
-    /// Sends, receives and timers of those with news; asks a few muted ones again.
+    /// Sends, receives and timers of those with news; asks a few muted ones again. Returns those that are owed nothing more.
     pub(crate) fn flush<T>(
         &mut self,
         now: Now,
@@ -168,7 +168,8 @@ impl Sessions {
         timers: &mut Timers<T>,
         timer: impl Fn(ConnectionId) -> T,
         out: &mut Effects,
-    ) {
+    ) -> Vec<ConnectionId> {
+        let mut finished = Vec::new();
         if self.muted_retry_at.is_some_and(|at| at <= now.mono) {
             self.muted_retry_at = None;
             for _ in 0..MUTED_RETRIES.min(self.muted.len()) {
@@ -189,6 +190,10 @@ impl Sessions {
             let held = connection.session.held_bytes();
             self.held_bytes = self.held_bytes - connection.held_bytes as u64 + held as u64;
             connection.held_bytes = held;
+            if connection.session.finished() {
+                finished.push(id);
+                continue;
+            }
             let want = (connection.receiving != Receiving::Direct).then(|| connection.session.want(now, pool));
             let told = connection.receiving;
             match want {
@@ -216,6 +221,7 @@ impl Sessions {
         if !self.muted.is_empty() && self.muted_retry_at.is_none() {
             self.muted_retry_at = Some(now.mono.plus_ms(MUTED_RETRY_MS));
         }
+        finished
     }
 
     /// Who holds most, once unsent replies hold more than their account.

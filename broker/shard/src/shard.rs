@@ -22,6 +22,7 @@ use crate::purgatory::{OffsetWaits, Watches};
 use crate::serve::{Serve, Serving};
 use crate::sessions::Sessions;
 use crate::slab::{Key, Slab};
+use crate::space::Space;
 use crate::timers::Timers;
 use crate::{Config, Effects, Input, Note, Phases};
 
@@ -64,6 +65,7 @@ pub struct Shard {
     log_notes_due: bool,
     pub(crate) logs: Logs,
     pub(crate) sessions: Sessions,
+    pub(crate) space: Space,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) timers: Timers<Timer>,
     pub(crate) stopping: Option<Stopping>,
@@ -136,6 +138,7 @@ impl Shard {
             log_notes_due: false,
             logs: Logs::new(shard, shards),
             sessions: Sessions::new(limits),
+            space: Space::default(),
             fetch_sessions: FetchSessions::new(shard, shards, config.seed, limits),
             timers: Timers::new(),
             stopping: None,
@@ -179,11 +182,13 @@ impl Shard {
                     self.sessions.touch(connection);
                 }
             }
+            Input::Eof { connection } => self.peer_ended(now, connection, out),
             Input::Closed { connection, why } => {
                 if let Some(gone) = self.sessions.forget(connection, why, &mut self.timers, out) {
                     self.end_jobs(gone.jobs, out);
                 }
             }
+            Input::Disk(done) if Space::is_own(&done) => self.space_known(now, done, out),
             Input::Disk(done) => self.store.done(now, &mut self.pool, done, &mut self.events),
             Input::Mesh { from, message } => self.message(now, from, message, out),
             Input::Stop => self.stop(now, out),
@@ -217,7 +222,9 @@ impl Shard {
             self.timers.set(now.mono.plus_ms(LOG_NOTES_MS), Timer::LogNotes);
         }
         let timer = Timer::Session;
-        self.sessions.flush(now, &mut self.pool, &mut self.timers, timer, out);
+        for finished in self.sessions.flush(now, &mut self.pool, &mut self.timers, timer, out) {
+            self.close(finished, Close::Eof, out);
+        }
         self.finish_stop(now, out);
     }
 
@@ -274,6 +281,25 @@ impl Shard {
             // What came before the fault is done first, as a slower reader would have.
             self.settle(now, out);
             self.close(id, why, out);
+        }
+    }
+
+    /// As on Kafka, a client that sends no more gets all its replies. Long polls end now: most such clients are gone, and those that
+    /// are not ask for nothing more.
+    fn peer_ended(&mut self, now: Now, id: ConnectionId, out: &mut Effects) {
+        let Some(found) = self.sessions.get_mut(id) else { return };
+        found.session.end(now);
+        let jobs = found.jobs.clone();
+        self.sessions.touch(id);
+        for key in jobs {
+            self.end_wait(now, key, out);
+        }
+    }
+
+    /// A long poll is answered with what there is.
+    fn end_wait(&mut self, now: Now, key: Key, out: &mut Effects) {
+        if matches!(self.jobs.get(key), Some(Job { work: Work::Fetch(_), .. })) {
+            self.job_expired(now, key, out);
         }
     }
 
@@ -598,9 +624,7 @@ impl Shard {
             self.answer(call, Return::Ready, out);
         }
         for key in self.jobs.keys() {
-            if matches!(self.jobs.get(key), Some(Job { work: Work::Fetch(_), .. })) {
-                self.job_expired(now, key, out);
-            }
+            self.end_wait(now, key, out);
         }
     }
 

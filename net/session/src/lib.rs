@@ -74,6 +74,7 @@ pub struct Reply {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Close {
+    /// The client sends no more, and has its replies.
     Eof,
     Idle,
     Slow,

@@ -44,6 +44,8 @@ pub struct Session {
     /// Of no frame yet the length was read: strangers are recognised by their first bytes.
     fresh: bool,
     failed: Option<Close>,
+    /// The client sends no more.
+    ended: bool,
 }
 
 /// A request whose turn has not come.
@@ -70,6 +72,7 @@ impl Session {
             muted_until: Instant(0),
             fresh: true,
             failed: None,
+            ended: false,
         }
     }
 
@@ -81,7 +84,10 @@ impl Session {
         }
         // One receive ahead is taken while a request runs alone, so that a client that waits for each reply never costs a change
         // of mind to the driver.
-        if self.failed.is_some() || (self.blocked() && !(self.waiting.is_none() && self.backlog.is_empty())) {
+        if self.failed.is_some()
+            || self.ended
+            || (self.blocked() && !(self.waiting.is_none() && self.backlog.is_empty()))
+        {
             return Want::Nothing { until: None };
         }
         // What is left of it is the beginning of a frame: whole ones were taken out when the last reply came.
@@ -126,6 +132,23 @@ impl Session {
         };
         self.failed = result.clone().err();
         result
+    }
+
+    /// The client sends no more. What it asked runs to its end; a frame that did not come whole never will.
+    pub fn end(&mut self, now: Now) {
+        self.now = now.mono;
+        self.ended = true;
+        self.pace.frame_over();
+    }
+
+    /// The client sends no more and is owed nothing more: to be closed as `Close::Eof`.
+    pub fn finished(&self) -> bool {
+        // Whole frames of the backlog would be running: they are released as soon as the replies before them are there.
+        self.ended && self.order.unanswered() == 0 && self.waiting.is_none() && self.output.is_empty()
+    }
+
+    pub fn ended(&self) -> bool {
+        self.ended
     }
 
     /// Replies in any order; held until their turn. `out` gets requests that had to wait. Panics when the slot is not one of an

@@ -282,3 +282,28 @@ fn a_session_can_move_and_a_quiet_one_is_small() {
     send::<Session>();
     assert!(size_of::<Session>() <= 1024, "{}", size_of::<Session>());
 }
+
+#[test]
+fn a_client_that_sends_no_more_gets_its_replies() {
+    let mut rig = tiny();
+    // Two that may overlap, one that runs alone, one behind it, and the beginning of another.
+    let mut bytes = [produce(3), produce(3), frame(BARRIER.0, BARRIER.1, 3), produce(3)].concat();
+    bytes.extend(&produce(3)[..9]);
+    rig.lend(0, &bytes).unwrap();
+    rig.session.end(now(0));
+    assert!(rig.muted() && !rig.session.finished());
+    for at in 0..4u8 {
+        assert_eq!(rig.out.len(), [2, 2, 3, 4][usize::from(at)], "requests that run, at {at}");
+        let slot = rig.out[usize::from(at)].slot;
+        rig.reply(1, slot, vec![Buf::copy_of(&[at])]);
+        assert!(!rig.session.finished(), "not while a reply is unsent");
+        assert_eq!(&*rig.session.outgoing(100)[0], [at]);
+        rig.session.sent(now(1), 1);
+        assert_eq!(rig.session.finished(), at == 3);
+        assert!(rig.muted());
+    }
+    let mut rig = tiny();
+    assert!(!rig.session.finished());
+    rig.session.end(now(0));
+    assert!(rig.session.finished(), "nothing was asked");
+}

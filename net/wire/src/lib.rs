@@ -51,8 +51,8 @@ pub use error::WireError;
 pub use fetch::{FETCH, FetchRequest, FetchResponse};
 pub use field::Field;
 pub use frame::{
-    RequestHeader, advertised, decode, decode_reply, encode_reply, encode_request, encode_unsupported_api_versions,
-    request_header,
+    RequestHeader, advertised, decode, decode_reply, decode_request, encode_reply, encode_request,
+    encode_unsupported_api_versions, request_header,
 };
 pub use incremental_alter_configs::{
     INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,

@@ -262,3 +262,19 @@ fn old_produce_requests_show_their_partitions() {
         assert_eq!((topic.name, partition.index.0, partition.records.wire()), ("t", 5, Some(&b"set"[..])));
     }
 }
+
+/// librdkafka 2.15 asks for all topics with the four bytes of an array's length where the format has one: three are left over.
+#[test]
+fn what_follows_a_request_is_ignored() {
+    for version in 9..=13 {
+        // No topics: all of them; no auto-creation and no operations. What was meant for these follows, and an empty tag section.
+        let operations = if version <= 10 { 2 } else { 1 };
+        let mut body = vec![0; 4 + 1 + operations + 1];
+        // Where it would be read as a count of tags, librdkafka happens to send 0.
+        body[4] = u8::from(version > 10);
+        let error = decode::<MetadataRequest>(&METADATA, version, &body).unwrap_err();
+        assert_eq!(error, WireError::Trailing { bytes: 3 }, "v{version}");
+        let request: MetadataRequest = decode_request(&METADATA, version, &body).unwrap();
+        assert!(request.topics.is_none(), "v{version}");
+    }
+}

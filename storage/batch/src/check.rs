@@ -60,10 +60,14 @@ pub enum BatchError {
     Expands {
         max: u32,
     },
+    /// Those without a key in a compacted topic, by their place in the batch: the first `RECORDS_NAMED_MAX`.
     NullKey {
-        index: u32,
+        records: Vec<u32>,
     },
+    /// `timestamp` is the first of its kind; `records` has all that are refused, for want of a key too, as `NullKey` has them. Empty
+    /// when it is the header's.
     Timestamp {
+        records: Vec<u32>,
         timestamp: WallMs,
         earliest: WallMs,
         latest: WallMs,
@@ -106,8 +110,12 @@ impl fmt::Display for BatchError {
                 write!(f, "the batch has {bytes} bytes, more than the {max} that max.message.bytes allows")
             }
             Expands { max } => write!(f, "the batch decompresses to more than {max} bytes"),
-            NullKey { index } => write!(f, "record {index} has no key, and the topic is compacted"),
-            Timestamp { timestamp, earliest, latest } => write!(
+            NullKey { records } => {
+                let first = records.first().copied().unwrap_or_default();
+                let others = records.len().saturating_sub(1);
+                write!(f, "record {first} and {others} others have no key, and the topic is compacted")
+            }
+            Timestamp { timestamp, earliest, latest, .. } => write!(
                 f,
                 "timestamp {} is outside of {} to {} (message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
                 timestamp.0, earliest.0, latest.0
@@ -147,13 +155,13 @@ pub fn check(records: Buf, rules: &CheckRules) -> Result<CheckedBatches, BatchEr
         return Err(Invalid { what: "more than one record batch in a partition" });
     }
     let info = produced(&raw, bytes)?;
-    if !rules.log_append_time {
-        in_span(raw.max_timestamp, rules)?;
-    }
     let packed = &batch[HEADER_BYTES..];
     match info.codec {
         Codec::None => walk(&mut Bytes::new(packed), &raw, rules)?,
         codec => walk(&mut Window::new(decoder(codec, packed)?, rules.decompressed_bytes_max), &raw, rules)?,
+    }
+    if !rules.log_append_time && !in_span(raw.max_timestamp, rules) {
+        return Err(out_of_span(raw.max_timestamp, rules, Vec::new()));
     }
     Ok(CheckedBatches { bytes: records, infos: vec![info] })
 }
@@ -190,17 +198,46 @@ fn produced(raw: &Raw, bytes: u32) -> Result<BatchInfo, BatchError> {
 /// A client that has no timestamp writes -1, which no span refuses (as in Kafka).
 const NO_TIMESTAMP: i64 = -1;
 
-fn in_span(timestamp: i64, rules: &CheckRules) -> Result<(), BatchError> {
+fn in_span(timestamp: i64, rules: &CheckRules) -> bool {
     let (earliest, latest) = rules.timestamps;
-    let timestamp = WallMs(timestamp);
-    if timestamp.0 != NO_TIMESTAMP && (timestamp < earliest || timestamp > latest) {
-        return Err(Timestamp { timestamp, earliest, latest });
+    timestamp == NO_TIMESTAMP || (earliest.0..=latest.0).contains(&timestamp)
+}
+
+fn out_of_span(timestamp: i64, rules: &CheckRules, records: Vec<u32>) -> BatchError {
+    let (earliest, latest) = rules.timestamps;
+    Timestamp { timestamp: WallMs(timestamp), earliest, latest, records }
+}
+
+/// Naming them takes more bytes than a record may have.
+const RECORDS_NAMED_MAX: usize = 10_000;
+
+/// The records that the topic refuses: a client is told which, so that it may send the others again.
+#[derive(Default)]
+struct Refused {
+    records: Vec<u32>,
+    timestamp: Option<i64>,
+}
+
+impl Refused {
+    fn add(&mut self, index: i32, timestamp: Option<i64>) {
+        self.timestamp = self.timestamp.or(timestamp);
+        if self.records.len() < RECORDS_NAMED_MAX {
+            self.records.push(index as u32);
+        }
     }
-    Ok(())
+
+    fn result(self, rules: &CheckRules) -> Result<(), BatchError> {
+        match self.timestamp {
+            Some(timestamp) => Err(out_of_span(timestamp, rules, self.records)),
+            None if self.records.is_empty() => Ok(()),
+            None => Err(NullKey { records: self.records }),
+        }
+    }
 }
 
 /// Every record's framing: lengths that add up, offset deltas that count from 0, keys and timestamps as the topic wants them.
 fn walk(from: &mut impl Source, raw: &Raw, rules: &CheckRules) -> Result<(), BatchError> {
+    let mut refused = Refused::default();
     for index in 0..raw.count {
         let length = from.varint()?;
         if length < 0 {
@@ -212,12 +249,12 @@ fn walk(from: &mut impl Source, raw: &Raw, rules: &CheckRules) -> Result<(), Bat
         if from.varint()? != index {
             return Err(Invalid { what: "offset deltas do not count up from 0" });
         }
-        if !rules.log_append_time {
-            in_span(raw.base_timestamp.saturating_add(timestamp_delta), rules)?;
-        }
+        let timestamp = raw.base_timestamp.saturating_add(timestamp_delta);
         let key = from.varint()?;
         if key < 0 && rules.compacted {
-            return Err(NullKey { index: index as u32 });
+            refused.add(index, None);
+        } else if !rules.log_append_time && !in_span(timestamp, rules) {
+            refused.add(index, Some(timestamp));
         }
         skip_part(from, key)?;
         let value = from.varint()?;
@@ -230,7 +267,7 @@ fn walk(from: &mut impl Source, raw: &Raw, rules: &CheckRules) -> Result<(), Bat
     if !from.at_end()? {
         return Err(Invalid { what: "bytes behind the last record" });
     }
-    Ok(())
+    refused.result(rules)
 }
 
 fn headers(from: &mut impl Source) -> Result<(), BatchError> {

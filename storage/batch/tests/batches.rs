@@ -276,12 +276,30 @@ fn topics_have_their_own_rules() {
     for codec in Codec::ALL {
         let bytes = Buf::copy_of(&built(codec));
         let error = check(bytes.clone(), &CheckRules { compacted: true, ..rules() }).unwrap_err();
-        assert_eq!((error.clone(), error.code()), (BatchError::NullKey { index: 1 }, ErrorCode::InvalidRecord));
+        assert_eq!(
+            (error.clone(), error.code()),
+            (BatchError::NullKey { records: vec![1, 3] }, ErrorCode::InvalidRecord)
+        );
         let narrow = CheckRules { timestamps: (WallMs(4_991), WallMs(9_999)), ..rules() };
         let error = check(bytes.clone(), &narrow).unwrap_err();
         assert!(matches!(error, BatchError::Timestamp { timestamp: WallMs(4_990), .. }), "{error}");
         assert!(check(bytes, &CheckRules { log_append_time: true, ..narrow }).is_ok());
     }
+    // All are named: some for their time, some for want of a key.
+    let mut builder = Builder::new(Codec::Lz4, None);
+    for at in 0..30 {
+        let key = (at % 10 != 3).then_some(&b"k"[..]);
+        builder.push(WallMs(if at % 10 == 7 { 1 } else { 5_000 }), key, None, &[]);
+    }
+    let bytes = builder.encode();
+    let compacted = CheckRules { compacted: true, timestamps: (WallMs(0), WallMs(9_999)), ..rules() };
+    let error = check(Buf::copy_of(&bytes), &compacted).unwrap_err();
+    assert_eq!(error, BatchError::NullKey { records: vec![3, 13, 23] });
+    let narrow = CheckRules { timestamps: (WallMs(10), WallMs(9_999)), ..compacted };
+    let (timestamp, earliest, latest) = (WallMs(1), WallMs(10), WallMs(9_999));
+    let records = vec![3, 7, 13, 17, 23, 27];
+    let error = check(Buf::copy_of(&bytes), &narrow).unwrap_err();
+    assert_eq!(error, BatchError::Timestamp { records, timestamp, earliest, latest });
     // No timestamp at all is no timestamp out of bounds.
     let mut builder = Builder::new(Codec::None, None);
     builder.push(WallMs(-1), None, None, &[]);

@@ -107,6 +107,10 @@ pub enum DiskKind {
         dir: DirId,
         path: String,
     },
+    /// How large the directory's file system is, and how much of it we may still use.
+    Space {
+        dir: DirId,
+    },
     /// Makes created, renamed and removed names in `path` (`""`: the log directory itself) durable; until then a power loss may
     /// undo each of them.
     SyncDir {
@@ -131,6 +135,11 @@ pub enum DiskOk {
         bytes: u64,
     },
     Listed(Vec<Entry>),
+    /// `usable_bytes`: without what is kept for the superuser.
+    Space {
+        total_bytes: u64,
+        usable_bytes: u64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

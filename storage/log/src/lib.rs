@@ -50,6 +50,8 @@ pub struct LogConfig {
     /// `cleanup.policy` has `delete`; without it only `DeleteRecords` moves the start.
     pub delete: bool,
     pub log_append_time: bool,
+    /// An idempotent producer that is silent for so long is forgotten.
+    pub producer_expiration_ms: u64,
     pub flush: FlushMode,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,6 @@ use crate::store::Store;
 
 /// Logs looked at in one slice.
 const LOGS_PER_SLICE: usize = 256;
-/// `producer.id.expiration.ms` of Kafka.
-const PRODUCER_EXPIRES_MS: u64 = 86_400_000;
 
 /// When the next pass over all logs begins, and how far the one under way is.
 #[derive(Debug, Default)]
@@ -65,7 +63,7 @@ impl Store {
     pub(crate) fn retain(&mut self, now: Now, slot: u32) {
         let Some(log) = self.slots[slot as usize].log.as_deref_mut().filter(|log| log.ready()) else { return };
         let id = log.id;
-        log.producers.expire(now.wall, PRODUCER_EXPIRES_MS);
+        log.producers.expire(now.wall, log.config.producer_expiration_ms);
         if !log.config.delete {
             return;
         }

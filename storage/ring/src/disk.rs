@@ -214,6 +214,10 @@ impl Files {
                 let result = result.map_err(|error| self.error("list", dir, &path, errno(&error)));
                 self.done.push(DiskDone { token, result });
             }
+            DiskKind::Space { dir } => {
+                let result = self.space(dir).map_err(|error| self.error("statvfs", dir, "", errno(&error)));
+                self.done.push(DiskDone { token, result });
+            }
             DiskKind::SyncDir { dir, path } => {
                 let named = self.directories.get(&dir).ok_or(libc::EBADF).and_then(|_| c_path(&path));
                 match named {
@@ -322,6 +326,21 @@ impl Files {
         }
         entries.sort();
         Ok(entries)
+    }
+
+    /// Answered by the kernel from memory, as `list` is by a file system whose names are cached.
+    fn space(&self, dir: DirId) -> io::Result<DiskOk> {
+        let directory = self.directories.get(&dir).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+        // SAFETY: a statvfs of zeroes is one; the descriptor is open and the call writes into `stat` alone.
+        let (result, stat) = unsafe {
+            let mut stat = std::mem::zeroed::<libc::statvfs>();
+            (libc::fstatvfs(directory.root.as_raw_fd(), &raw mut stat), stat)
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok(DiskOk::Space { total_bytes: bytes(stat.f_blocks), usable_bytes: bytes(stat.f_bavail) })
     }
 
     fn open_directory(&mut self, slot: u32, dir: DirId, driver: &mut Driver) {

@@ -1,11 +1,13 @@
 //! Client sockets: listeners, and connections with at most one receive and one send under way.
 //!
 //! ```text
-//!            adopt                 EOF, error, close()            nothing under way        close done
+//!            adopt                   error, close()               nothing under way        close done
 //!  (fd) ----------------> open ------------------------> ending ---------------------> closing -----> Closed, slot free
 //! ```
 //! A receive is armed once for each completion rather than as multishot: so the shard's next want (a body straight into its
 //! block, or nothing) holds from the very next byte, without cancelling a receive that may already have taken bytes.
+//!
+//! A peer that sends no more may still read: its end is told, and the connection stays open for sends until `close`.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -47,8 +49,6 @@ pub enum Received<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The peer closed its side.
-    Eof,
     /// `close` was called.
     Asked,
     Errno(i32),
@@ -69,6 +69,10 @@ pub enum SocketEvent<'a> {
     Received {
         connection: ConnectionId,
         received: Received<'a>,
+    },
+    /// The peer sends no more; once, behind all that it sent. Whoever has nothing left to say to it calls `close`.
+    Eof {
+        connection: ConnectionId,
     },
     /// A whole `send`.
     Sent {
@@ -120,6 +124,8 @@ struct Connection {
     carry: Vec<u8>,
     /// The last completion said that more is there already.
     more: bool,
+    /// The peer sends no more: there is nothing to receive.
+    eof: bool,
     sending: Sending,
     ending: Option<Ended>,
     shutdown_under_way: bool,
@@ -252,6 +258,7 @@ impl Sockets {
             receiving: Receiving::Idle,
             carry: Vec::new(),
             more: false,
+            eof: false,
             sending: Sending::default(),
             ending: None,
             shutdown_under_way: false,
@@ -276,7 +283,7 @@ impl Sockets {
     }
 
     pub(crate) fn receive(&mut self, id: ConnectionId, want: Want) {
-        let Some(connection) = self.live(id) else { return };
+        let Some(connection) = self.live(id).filter(|connection| !connection.eof) else { return };
         let wanted = !matches!(want, Want::Nothing);
         connection.want = want;
         if wanted && !connection.carry.is_empty() {
@@ -428,7 +435,10 @@ impl Sockets {
                 }
                 self.to_arm.push(slot);
             }
-            (_, 0) => self.end(slot, Ended::Eof, driver),
+            (_, 0) => {
+                (connection.eof, connection.want) = (true, Want::Nothing);
+                each(SocketEvent::Eof { connection: id });
+            }
             (_, errno) if errno > 0 => self.end(slot, Ended::Errno(errno), driver),
             (Receiving::Direct { mut into, .. }, _) => {
                 into.advance(bytes);

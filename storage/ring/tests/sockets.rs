@@ -25,6 +25,7 @@ enum Got {
     Accepted(ConnectionId),
     Bytes(ConnectionId, Vec<u8>),
     Direct(Vec<u8>),
+    Eof(ConnectionId),
     Sent(ConnectionId, usize),
     Closed(ConnectionId, Ended),
 }
@@ -44,6 +45,7 @@ fn turn(ring: &mut Ring) -> Vec<Got> {
         Event::Socket(SocketEvent::Received { received: Received::Direct(into), .. }) => {
             got.push(Got::Direct(into.to_vec()))
         }
+        Event::Socket(SocketEvent::Eof { connection }) => got.push(Got::Eof(connection)),
         Event::Socket(SocketEvent::Sent { connection, bytes }) => got.push(Got::Sent(connection, bytes)),
         Event::Socket(SocketEvent::Closed { connection, why }) => got.push(Got::Closed(connection, why)),
         Event::Socket(SocketEvent::AcceptFailed { errno, .. }) => panic!("accept: {errno}"),
@@ -111,7 +113,14 @@ fn echo_in_parts() {
     writer.join().unwrap();
     assert!(reader.join().unwrap() == sent);
     assert_eq!(ring.socket_counters().sent_bytes, 3_000_000);
-    until(&mut ring, |_, got| if let Got::Closed(who, why) = got { Some((who, why)) } else { None });
+    until(&mut ring, |ring, got| match got {
+        Got::Eof(who) => {
+            ring.close(who);
+            None
+        }
+        Got::Closed(who, why) => Some(assert_eq!((who, why), (id, Ended::Asked))),
+        _ => None,
+    });
     assert_eq!(ring.connections(), 0);
 }
 
@@ -158,10 +167,49 @@ fn a_body_goes_straight_into_its_block() {
             ring.receive(id, Want::Any);
             None
         }
-        Got::Closed(_, why) => Some(assert_eq!(why, Ended::Eof)),
+        Got::Eof(who) => Some(assert_eq!(who, id)),
         _ => None,
     });
     assert_eq!(seen, b"half");
+}
+
+#[test]
+fn a_peer_that_sends_no_more_still_reads() {
+    let (mut ring, address) = ring(4);
+    let (mut client, id) = connect(&mut ring, address);
+    client.write_all(b"last words").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut heard = Vec::new();
+    until(&mut ring, |_, got| match got {
+        Got::Bytes(_, bytes) => {
+            heard.extend(bytes);
+            None
+        }
+        Got::Eof(who) => Some(assert_eq!(who, id)),
+        _ => panic!(),
+    });
+    assert_eq!(heard, b"last words");
+    // Told once, whatever is wanted; sends go on until it is closed from here.
+    ring.receive(id, Want::Any);
+    for _ in 0..3 {
+        assert!(turn(&mut ring).is_empty());
+    }
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).unwrap();
+        all
+    });
+    for part in [1, 2] {
+        ring.send(id, vec![Buf::copy_of(&vec![part; 1 << 20])]);
+        until(&mut ring, |_, got| if let Got::Sent(..) = got { Some(()) } else { panic!() });
+    }
+    ring.close(id);
+    until(
+        &mut ring,
+        |_, got| if let Got::Closed(_, why) = got { Some(assert_eq!(why, Ended::Asked)) } else { panic!() },
+    );
+    let all = reader.join().unwrap();
+    assert!(all.len() == 2 << 20 && all[..1 << 20].iter().all(|byte| *byte == 1), "{}", all.len());
 }
 
 #[test]
@@ -237,19 +285,19 @@ fn an_abrupt_end_is_an_error_and_a_graceful_one_is_not() {
     drop(client);
     let why = until(&mut ring, |_, got| if let Got::Closed(_, why) = got { Some(why) } else { None });
     assert_eq!(why, Ended::Errno(104));
-    let (mut client, _) = connect(&mut ring, address);
+    let (mut client, graceful) = connect(&mut ring, address);
     client.write_all(b"bye").unwrap();
     drop(client);
     let mut bytes = Vec::new();
-    let why = until(&mut ring, |_, got| match got {
+    let who = until(&mut ring, |_, got| match got {
         Got::Bytes(_, part) => {
             bytes.extend(part);
             None
         }
-        Got::Closed(_, why) => Some(why),
+        Got::Eof(who) => Some(who),
         _ => None,
     });
-    assert_eq!((bytes, why), (b"bye".to_vec(), Ended::Eof));
+    assert_eq!((bytes, who), (b"bye".to_vec(), graceful));
 }
 
 #[test]
@@ -279,6 +327,10 @@ fn thousands_of_connections_share_four_buffers() {
             }
             Got::Sent(id, _) => {
                 sending.remove(&id);
+                id
+            }
+            Got::Eof(id) => {
+                ring.close(id);
                 id
             }
             Got::Closed(id, _) => {

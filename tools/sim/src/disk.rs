@@ -80,6 +80,7 @@ enum Work {
         size: u64,
     },
     Name(Change),
+    Space,
     List {
         path: String,
     },
@@ -265,6 +266,7 @@ impl SimDisk {
             DiskKind::MakeDir { path, .. } => Work::Name(Change::MakeDirectory { path }),
             DiskKind::RemoveDir { path, .. } => Work::Name(Change::RemoveDirectory { path }),
             DiskKind::List { path, .. } => Work::List { path },
+            DiskKind::Space { .. } => Work::Space,
             DiskKind::SyncDir { path, .. } => Work::SyncDir { path, mark: 0 },
         };
         Some(work)
@@ -440,6 +442,7 @@ impl SimDisk {
                 }
                 self.change(change)?;
             }
+            Work::Space => return Ok(DiskOk::Space { total_bytes: 1 << 40, usable_bytes: 1 << 39 }),
             Work::List { path } => {
                 let files = &self.files;
                 let listed = self.names.list(&path, |inode| files[inode.0 as usize].size());
@@ -491,6 +494,7 @@ impl SimDisk {
             Work::Grow { .. } => "allocate",
             Work::Truncate { .. } => "truncate",
             Work::Name(_) => "change of a name",
+            Work::Space => "statvfs",
             Work::List { .. } => "list",
             Work::SyncDir { .. } => "syncdir",
         };

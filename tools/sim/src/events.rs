@@ -30,6 +30,10 @@ pub enum Event {
         connection: ConnectionId,
         bytes: usize,
     },
+    /// The end of what a client sends arrives.
+    ClientEnded {
+        connection: ConnectionId,
+    },
     ClientClosed {
         client: usize,
         link: Link,
@@ -101,6 +105,7 @@ impl Events {
                     | Event::ToServer { .. }
                     | Event::Reshard
                     | Event::Restart
+                    | Event::ClientEnded { .. }
             );
             if !of_process || entry.life == self.life {
                 return Some((entry.at_ns, entry.life, entry.event));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringmain_buffer::{Buf, BufMut};
-use ringmain_session::{Close, Incoming, Want};
+use ringmain_session::{Incoming, Want};
 use ringmain_shard::Input;
 use ringmain_types::{ConnectionId, ShardId};
 
@@ -19,6 +19,8 @@ struct Connection {
     link: Link,
     client: usize,
     arrived: VecDeque<u8>,
+    /// Behind `arrived`: the client sends no more.
+    eof: bool,
     want: Wanted,
     /// Held until `Sent`, as a ring holds them.
     sending: Option<Vec<Buf>>,
@@ -77,6 +79,7 @@ impl Network {
             link,
             client,
             arrived: VecDeque::new(),
+            eof: false,
             want: Wanted::Nothing,
             sending: None,
             readable: false,
@@ -119,6 +122,13 @@ impl Network {
         connection.wake()
     }
 
+    /// The client's end reaches the server's socket. True when the shard is to be told.
+    pub fn ended(&mut self, id: ConnectionId) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        connection.eof = true;
+        connection.wake()
+    }
+
     /// What the shard wants next. True when there is something to be had at once.
     pub fn want(&mut self, id: ConnectionId, want: Want) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
@@ -136,6 +146,10 @@ impl Network {
         connection.readable = false;
         let mut count = connection.arrived.len();
         if count == 0 {
+            if std::mem::take(&mut connection.eof) {
+                connection.want = Wanted::Nothing;
+                step(Input::Eof { connection: id });
+            }
             return false;
         }
         if count > 1 && random.chance(self.manner.split) {
@@ -194,14 +208,9 @@ impl Network {
 
 impl Connection {
     fn wake(&mut self) -> bool {
-        let ready = !self.arrived.is_empty() && !self.readable && !matches!(self.want, Wanted::Nothing);
+        let there = !self.arrived.is_empty() || self.eof;
+        let ready = there && !self.readable && !matches!(self.want, Wanted::Nothing);
         self.readable |= ready;
         ready
     }
-}
-
-/// Why the driver says a connection ended, when the peer vanished.
-pub fn vanished(random: &mut Random) -> Close {
-    const ECONNRESET: i32 = 104;
-    if random.chance(0.5) { Close::Eof } else { Close::Errno(ECONNRESET) }
 }

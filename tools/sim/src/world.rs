@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ringmain_disk::DiskError;
 use ringmain_log::Damage;
+use ringmain_session::Close;
 use ringmain_shard::{Config, Effects, Note, Shard, turn};
 use ringmain_types::{BrokerId, DirId, ErrorCode, Instant, Now, Offset, Partition, ShardId, WallMs};
 
@@ -286,6 +287,11 @@ impl World {
             }
             Event::ToClient { client, link, bytes } => self.client(client, |c, cx| c.received(cx, link, &bytes)),
             Event::Sent { connection, bytes } => self.arrive(connection.shard, Arrived::Sent { connection, bytes }),
+            Event::ClientEnded { connection } => {
+                if self.outside.network.ended(connection) {
+                    self.arrive(connection.shard, Arrived::Readable(connection));
+                }
+            }
             Event::ClientClosed { client, link } => self.client(client, |c, cx| c.closed(cx, link)),
             Event::Wake { client } => self.client(client, |_, _| {}),
             Event::Strike(strike) => self.strike(strike),
@@ -514,11 +520,24 @@ impl World {
     }
 
     fn vanish(&mut self, connection: ringmain_types::ConnectionId) {
-        let why = network::vanished(&mut self.outside.random);
+        const ECONNRESET: i32 = 104;
+        if self.outside.random.chance(0.5) {
+            return self.leave(connection);
+        }
         if let Some((link, client)) = self.outside.network.close(connection) {
-            self.arrive(connection.shard, Arrived::Closed { connection, why });
+            self.arrive(connection.shard, Arrived::Closed { connection, why: Close::Errno(ECONNRESET) });
             self.outside.events.push(self.outside.now_ns, Event::ClientClosed { client, link });
         }
+    }
+
+    /// The client is gone in peace: its end comes behind all that it sent, and the shard still answers, to nobody.
+    fn leave(&mut self, connection: ringmain_types::ConnectionId) {
+        let outside = &mut self.outside;
+        let Some((link, client)) = outside.network.client(connection) else { return };
+        if let Some(at) = outside.network.server_at(outside.now_ns, &mut outside.random, link) {
+            outside.events.push(at, Event::ClientEnded { connection });
+        }
+        outside.events.push(outside.now_ns, Event::ClientClosed { client, link });
     }
 
     fn strike(&mut self, strike: Strike) {

@@ -16,7 +16,19 @@ use crate::mesh::{Call, LogView};
 use crate::{Effects, Shard};
 
 impl Shard {
-    pub(crate) fn ask_log_dirs(&mut self, now: Now, request: &Request, out: &mut Effects) -> Result<(), WireError> {
+    pub(crate) fn ask_log_dirs(&mut self, request: &Request, out: &mut Effects) -> Result<(), WireError> {
+        let _: DescribeLogDirsRequest<'_> = body(&DESCRIBE_LOG_DIRS, request)?;
+        self.space.ask(self.config.dir, request.clone(), out);
+        Ok(())
+    }
+
+    /// The file system's room is known.
+    pub(crate) fn describe_log_dirs(
+        &mut self,
+        now: Now,
+        request: &Request,
+        out: &mut Effects,
+    ) -> Result<(), WireError> {
         let wanted: DescribeLogDirsRequest<'_> = body(&DESCRIBE_LOG_DIRS, request)?;
         let mut asked = Asked::new();
         let mut dealt = Dealt::new(self.config.shards);
@@ -54,7 +66,7 @@ pub(crate) fn encode(
     to: &ReplyTo,
     asked: &Asked<Option<LogView>>,
     log_dir: &str,
-    fenced: bool,
+    ((total_bytes, usable_bytes), fenced): ((i64, i64), bool),
 ) -> (Vec<Buf>, ErrorCode) {
     let topics = asked.iter().filter(|(_, parts)| !parts.is_empty() && !fenced).map(|(key, parts)| {
         let views = parts.iter().filter_map(|(index, view)| Some((index, view.as_ref()?)));
@@ -72,8 +84,14 @@ pub(crate) fn encode(
         }
     });
     let error_code = if fenced { ErrorCode::KafkaStorageError } else { ErrorCode::None };
-    let directory =
-        DescribeLogDirsResult { error_code, log_dir, topics: topics.collect(), ..DescribeLogDirsResult::default() };
+    let directory = DescribeLogDirsResult {
+        error_code,
+        log_dir,
+        topics: topics.collect(),
+        total_bytes,
+        usable_bytes,
+        ..DescribeLogDirsResult::default()
+    };
     let reply = DescribeLogDirsResponse { results: vec![directory].into(), ..DescribeLogDirsResponse::default() };
     (encode_reply(&DESCRIBE_LOG_DIRS, to.version, to.correlation, &reply), error_code)
 }

@@ -54,6 +54,8 @@ impl Shard {
         let (shares, _) = dealt.shares();
         let wait_ms = u64::try_from(fetch.max_wait_ms).unwrap_or(0);
         let asked_bytes = u64::try_from(fetch.max_bytes).unwrap_or(0);
+        // Who sends no more does not wait (`peer_ended`).
+        let ended = self.sessions.get_mut(request.connection).is_none_or(|connection| connection.session.ended());
         let nothing = parts.is_empty();
         let job = FetchJob {
             context,
@@ -64,7 +66,7 @@ impl Shard {
             min_bytes: u64::try_from(fetch.min_bytes).unwrap_or(0).min(self.fetch_bytes_max()),
             bytes_max: asked_bytes.min(self.fetch_bytes_max()),
             until: now.mono.plus_ms(wait_ms),
-            last: wait_ms == 0 || fetch.min_bytes <= 0 || nothing,
+            last: wait_ms == 0 || fetch.min_bytes <= 0 || nothing || ended,
         };
         let until = job.until;
         let key = self.add_job(to, Work::Fetch(Box::new(job)), until);

@@ -102,7 +102,8 @@ impl Shard {
             return Ok(batches);
         }
         let bytes_max = self.config.limits.frame_bytes_max as usize;
-        let encoded = recode(&batches, codec, None, &mut self.scratch, bytes_max).map_err(|error| spoiled(&error))?;
+        let encoded = recode(&batches, codec, config.compression_level, &mut self.scratch, bytes_max)
+            .map_err(|error| spoiled(&error))?;
         self.scratch = Vec::new();
         if encoded.bytes() > config.max_message_bytes as usize {
             let error = BatchError::TooLarge { bytes: encoded.bytes() as u32, max: config.max_message_bytes };
@@ -230,11 +231,11 @@ fn refused_whole(version: i16, acks: i16) -> Option<ErrorCode> {
 }
 
 fn spoiled(error: &BatchError) -> Produced {
-    let record = match error {
-        BatchError::NullKey { index } => Some(*index),
-        _ => None,
+    let records = match error {
+        BatchError::NullKey { records } | BatchError::Timestamp { records, .. } => records.clone(),
+        _ => Vec::new(),
     };
-    Produced { record, ..Produced::failed(error.code(), Some(error.to_string())) }
+    Produced { records, ..Produced::failed(error.code(), Some(error.to_string())) }
 }
 
 /// The one place where the log's refusals become Kafka's.
@@ -268,17 +269,18 @@ pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Produced>) -> (Vec<Buf>, ErrorC
 
 fn encode_part(index: PartitionIndex, produced: &Produced) -> PartitionProduceResponse<'_> {
     let ProduceResult { error, message, base, log_append_time, start } = &produced.result;
-    let record = produced.record.map(|record| BatchIndexAndErrorMessage {
-        batch_index: record as i32,
-        batch_index_error_message: message.as_deref(),
-    });
+    let named = |record: &u32| BatchIndexAndErrorMessage {
+        batch_index: *record as i32,
+        // The partition's message says it; a copy a record could be more than the batch.
+        batch_index_error_message: None,
+    };
     PartitionProduceResponse {
         index,
         error_code: *error,
         base_offset: *base,
         log_append_time_ms: log_append_time.unwrap_or(WallMs(-1)),
         log_start_offset: *start,
-        record_errors: record.into_iter().collect(),
+        record_errors: produced.records.iter().map(named).collect(),
         error_message: message.as_deref(),
         ..PartitionProduceResponse::default()
     }

@@ -83,6 +83,7 @@ fn log_directories_show_what_partitions_hold() {
     let reply: wire::DescribeLogDirsResponse<'_> = decoded(&wire::DESCRIBE_LOG_DIRS, 4, &frame);
     let directory = reply.results.iter().next().unwrap();
     assert_eq!((directory.error_code, directory.log_dir), (ErrorCode::None, "/data"));
+    assert_eq!((directory.total_bytes, directory.usable_bytes), (5000, 3000), "the file system's");
     let topic = directory.topics.iter().next().unwrap();
     let sizes: Vec<i64> = topic.partitions.iter().map(|part| part.partition_size).collect();
     assert_eq!((topic.name, sizes), ("orders", vec![0, one.len() as i64]));

@@ -341,6 +341,58 @@ fn a_repeated_batch_gets_its_first_offset() {
 }
 
 #[test]
+fn a_producer_that_was_silent_for_long_is_forgotten() {
+    let properties = [("log.retention.check.interval.ms", "1000"), ("producer.id.expiration.ms", "60000")];
+    let mut world = World::with(2, Limits::tiny(), &properties);
+    let connection = world.connect(0);
+    world.create_topic(connection, "orders", 1, &[]);
+    let code = |world: &mut World, sequence| {
+        let (first, last) = (Sequence(sequence), Sequence(sequence));
+        let producer = Producer { id: ProducerId(5), epoch: ProducerEpoch(0), first, last };
+        produce(world, connection, "orders", -1, &[(0, batch(&["a"], Some(producer)))])[0].0
+    };
+    assert_eq!(code(&mut world, 0), NONE);
+    world.advance_ms(50_000);
+    assert_eq!(code(&mut world, 9), ErrorCode::OutOfOrderSequenceNumber);
+    // Nothing was heard since the first.
+    world.advance_ms(20_000);
+    assert_eq!(code(&mut world, 9), NONE, "any sequence begins anew");
+}
+
+#[test]
+fn a_topic_has_its_codecs_level() {
+    let mut world = World::new(2);
+    let connection = world.connect(0);
+    let text: String = (0..400).map(|n| format!("{} {} ", n * n % 97, n % 13)).collect();
+    for codec in ["gzip", "zstd"] {
+        let mut size = |level: &str| {
+            let name = format!("{codec}{level}");
+            let configs = [("compression.type", codec), (&format!("compression.{codec}.level"), level)];
+            let topic = world.create_topic(connection, &name, 1, &configs);
+            assert_eq!(produce(&mut world, connection, &name, -1, &[(0, batch(&[&text], None))]), [(NONE, 0)]);
+            let ask = Ask { parts: &[(0, 0)], ..Ask::default() };
+            let parts = fetch(&mut world, connection, topic, &ask).2;
+            assert_eq!(parts[0].values, [(0, text.clone())]);
+            log_bytes(&mut world, connection, &name)
+        };
+        let (fast, small) = (size("1"), size("9"));
+        assert!(small < fast, "{codec}: {small} bytes at level 9, {fast} at level 1");
+    }
+}
+
+/// What DescribeLogDirs says of partition 0.
+fn log_bytes(world: &mut World, connection: ConnectionId, topic: &str) -> i64 {
+    use wire::describe_log_dirs::DescribableLogDirTopic;
+    let asked = DescribableLogDirTopic { topic, partitions: vec![PartitionIndex(0)].into() };
+    let request = wire::DescribeLogDirsRequest { topics: Some(vec![asked].into()) };
+    let frame = world.ask(connection, &wire::DESCRIBE_LOG_DIRS, 4, &request);
+    let reply: wire::DescribeLogDirsResponse<'_> = decoded(&wire::DESCRIBE_LOG_DIRS, 4, &frame);
+    let directory = reply.results.iter().next().unwrap();
+    let topic = directory.topics.iter().next().unwrap();
+    topic.partitions.iter().next().unwrap().partition_size
+}
+
+#[test]
 fn offsets_by_time_and_by_name() {
     let mut world = World::new(2);
     let connection = world.connect(0);
@@ -409,4 +461,18 @@ fn epochs_end_where_the_log_ends() {
     assert_eq!(end(-1, 0), (NONE, 0, 2));
     assert_eq!(end(-1, 7), (NONE, -1, -1));
     assert_eq!(end(7, 0), (ErrorCode::UnknownLeaderEpoch, -1, -1));
+}
+
+#[test]
+fn refused_records_are_named() {
+    let mut world = World::new(2);
+    let connection = world.connect(0);
+    world.create_topic(connection, "latest", 1, &[("cleanup.policy", "compact")]);
+    send_produce(&mut world, connection, "latest", -1, &[(0, batch(&["a", "b"], None))]);
+    let frame = world.frame(connection).expect("a reply to Produce");
+    let reply: wire::ProduceResponse<'_> = decoded(&wire::PRODUCE, 9, &frame);
+    let part = reply.responses.iter().next().unwrap().partition_responses.iter().next().unwrap();
+    let named: Vec<i32> = part.record_errors.iter().map(|record| record.batch_index).collect();
+    assert_eq!((part.error_code, named), (ErrorCode::InvalidRecord, vec![0, 1]));
+    assert!(part.error_message.is_some_and(|message| message.contains("no key")));
 }

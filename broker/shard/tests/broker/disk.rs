@@ -73,6 +73,7 @@ impl MemoryDisk {
             DiskKind::MakeDir { path, .. } => drop(self.directories.insert(path, ())),
             DiskKind::RemoveDir { path, .. } => drop(self.directories.remove(&path)),
             DiskKind::List { path, .. } => return self.list(&path),
+            DiskKind::Space { .. } => return Ok(DiskOk::Space { total_bytes: 5000, usable_bytes: 3000 }),
             DiskKind::Flush { .. } | DiskKind::SyncDir { .. } => {}
         }
         Ok(DiskOk::Done)

@@ -111,3 +111,43 @@ fn a_stop_answers_what_waits() {
     assert_eq!((error, parts.len()), (ErrorCode::None, 2));
     assert!(!world.is_open(reader));
 }
+
+#[test]
+fn a_client_that_sends_no_more_is_answered_and_then_closed() {
+    let mut world = World::new(2);
+    let connection = world.connect(0);
+    let topic = world.create_topic(connection, "orders", 2, &[]);
+    produce(&mut world, connection, "orders", -1, &[(0, batch(&["a"], None))]);
+    let poll = Ask { parts: &[(0, 0), (1, 0)], wait_ms: 60_000, min_bytes: 1 << 20, ..Ask::default() };
+    // A long poll ends with what there is.
+    send_fetch(&mut world, connection, topic, &poll);
+    assert!(fetched(&mut world, connection).is_none() && world.is_open(connection));
+    world.end(connection);
+    world.run();
+    let (_, _, parts) = fetched(&mut world, connection).expect("an answer to the long poll");
+    assert_eq!(parts.iter().map(|part| part.values.len()).sum::<usize>(), 1);
+    assert!(!world.is_open(connection));
+    // So does one that runs only behind a request that runs alone; everything and the end come in one turn.
+    let connection = world.connect(1);
+    let topics = vec![wire::create_topics::CreatableTopic {
+        name: "more",
+        num_partitions: 2,
+        replication_factor: 1,
+        ..Default::default()
+    }];
+    let create = wire::CreateTopicsRequest { topics: topics.into(), ..Default::default() };
+    let parts = wire::encode_request(&wire::CREATE_TOPICS, 7, 1, Some("test"), &create);
+    world.send_bytes(connection, parts.concat());
+    world.end(connection);
+    send_fetch(&mut world, connection, topic, &poll);
+    let frame = world.frame(connection).expect("an answer to CreateTopics");
+    let reply: wire::CreateTopicsResponse<'_> = decoded(&wire::CREATE_TOPICS, 7, &frame);
+    assert!(reply.topics.iter().all(|topic| topic.error_code == ErrorCode::None));
+    assert!(fetched(&mut world, connection).is_some(), "an answer to the long poll");
+    assert!(!world.is_open(connection));
+    // Nothing was asked.
+    let connection = world.connect(0);
+    world.end(connection);
+    world.run();
+    assert!(!world.is_open(connection));
+}

@@ -20,6 +20,7 @@ use crate::disk::MemoryDisk;
 struct Inbox {
     accepted: Vec<(ConnectionId, SocketAddr)>,
     received: VecDeque<(ConnectionId, Vec<u8>)>,
+    ended: Vec<ConnectionId>,
     closed: Vec<(ConnectionId, Close)>,
     sent: Vec<(ConnectionId, usize)>,
     disk: Vec<DiskDone>,
@@ -88,6 +89,9 @@ impl Hands for InboxHands<'_> {
             if !rest.is_empty() {
                 each(Input::Received { connection, incoming: Incoming::Lent(rest) });
             }
+        }
+        for connection in inbox.ended {
+            each(Input::Eof { connection });
         }
         for (connection, why) in inbox.closed {
             each(Input::Closed { connection, why });
@@ -214,7 +218,7 @@ impl World {
                 }
                 NetOp::Close { connection } => {
                     self.wires.get_mut(&connection).expect("a known connection").open = false;
-                    self.inboxes[at].closed.push((connection, Close::Eof));
+                    self.inboxes[at].closed.push((connection, Close::Shutdown));
                 }
             }
         }
@@ -245,8 +249,13 @@ impl World {
     }
 
     pub fn disconnect(&mut self, connection: ConnectionId) {
-        self.inboxes[usize::from(connection.shard.0)].closed.push((connection, Close::Eof));
+        self.inboxes[usize::from(connection.shard.0)].closed.push((connection, Close::Errno(104)));
         self.run();
+    }
+
+    /// The client sends no more, behind what it has sent.
+    pub fn end(&mut self, connection: ConnectionId) {
+        self.inboxes[usize::from(connection.shard.0)].ended.push(connection);
     }
 
     pub fn is_open(&self, connection: ConnectionId) -> bool {

@@ -66,6 +66,13 @@ impl<'a> Layers<'a> {
         self.inherited(found).0
     }
 
+    /// What the broker config `name` is worth; "" for an unknown name and for null.
+    pub fn broker_value(&self, name: &str) -> String {
+        let Some(found) = broker::definition(name) else { return String::new() };
+        let value = self.set(name).find_map(|(value, _)| found.check(value).ok());
+        value.unwrap_or_else(|| found.default.unwrap_or_default().to_owned())
+    }
+
     /// A topic config's value without overrides, and where it is set. What a layer holds was checked when it was put there; a value
     /// that does not check (a newer version's) is passed over.
     fn inherited(&self, found: &TopicDefinition) -> (String, Source) {

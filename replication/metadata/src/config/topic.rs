@@ -38,6 +38,8 @@ pub struct TopicConfig {
     /// `cleanup.policy` has `compact`: records need a key.
     pub compact: bool,
     pub compression: Compression,
+    /// Of that codec, where its encoder has levels.
+    pub compression_level: Option<i32>,
     pub delete_retention_ms: i64,
     pub flush: Flush,
     pub index_interval_bytes: u32,
@@ -55,6 +57,8 @@ pub struct TopicConfig {
     pub segment_jitter_ms: u64,
     pub segment_ms: u64,
     pub remote_storage: bool,
+    /// The broker's `producer.id.expiration.ms`.
+    pub producer_expiration_ms: u64,
 }
 
 impl TopicConfig {
@@ -73,6 +77,10 @@ impl TopicConfig {
                 "lz4" => Compression::Lz4,
                 "zstd" => Compression::Zstd,
                 _ => Compression::Producer,
+            },
+            compression_level: match text("compression.type").as_str() {
+                codec @ ("gzip" | "zstd") => text(&format!("compression.{codec}.level")).parse().ok(),
+                _ => None,
             },
             delete_retention_ms: long("delete.retention.ms"),
             flush: if text("flush") == "async" { Flush::Async } else { Flush::Group },
@@ -94,6 +102,7 @@ impl TopicConfig {
             segment_jitter_ms: u64::try_from(long("segment.jitter.ms")).unwrap_or_default(),
             segment_ms: u64::try_from(long("segment.ms")).unwrap_or(u64::MAX),
             remote_storage: text("remote.storage.enable").eq_ignore_ascii_case("true"),
+            producer_expiration_ms: layers.broker_value("producer.id.expiration.ms").parse().unwrap_or(u64::MAX),
         }
     }
 

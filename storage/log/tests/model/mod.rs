@@ -54,6 +54,7 @@ pub fn config() -> LogConfig {
         retention_ms: -1,
         delete: true,
         log_append_time: false,
+        producer_expiration_ms: u64::MAX,
         flush: FlushMode::Group,
     }
 }
