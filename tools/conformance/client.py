@@ -2,6 +2,8 @@
 
 produce BOOTSTRAP TOPIC PARTITION CODEC COUNT   sends COUNT records of a known content, waits for every ack, prints the offsets' range
 consume BOOTSTRAP TOPIC PARTITION COUNT         reads from offset 0 and prints one line a record: offset, key, value, headers
+recreate BOOTSTRAP TOPIC PARTITIONS ROUNDS      (librdkafka) creates, writes without retries, reads, deletes, again and again
+topics BOOTSTRAP - 0                            (librdkafka) the names of all topics as JSON
 The content of record i: key k<i>, value v<i>- repeated 1 + i % 7 times, headers h=<i> and an empty n; go/main.go has the same.
 """
 
@@ -49,6 +51,45 @@ def confluent_consume(bootstrap, topic, partition, count):
     consumer.close()
 
 
+def confluent_recreate(bootstrap, topic, partitions, rounds):
+    from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for life in range(rounds):
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+        # Clients of their own each time: what an old one knows of the name is its own affair.
+        producer = Producer({"bootstrap.servers": bootstrap, "retries": 0, "acks": (0, 1, "all")[life % 3]})
+        failed = []
+        for partition in range(partitions):
+            value = f"{life} {partition}".encode()
+            producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: error and failed.append(error))
+        if producer.flush(20) or failed:
+            sys.exit(f"life {life}: {failed or 'not everything was acknowledged'}")
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        got = [consumer.poll(20) for _ in range(partitions)]
+        errors = [m and m.error() for m in got if m is None or m.error()]
+        if errors:
+            sys.exit(f"life {life}: {errors}")
+        seen = sorted((m.offset(), m.value().decode()) for m in got)
+        if seen != [(0, f"{life} {partition}") for partition in range(partitions)]:
+            sys.exit(f"life {life}: read {seen}")
+        consumer.close()
+        admin.delete_topics([topic])[topic].result(20)
+        if topic in admin.list_topics(timeout=20).topics:
+            sys.exit(f"life {life}: still listed")
+    print(rounds)
+
+
+def confluent_topics(bootstrap, *_):
+    import json
+
+    from confluent_kafka.admin import AdminClient
+
+    print(json.dumps(list(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).topics)))
+
+
 def python_produce(bootstrap, topic, partition, codec, count):
     from kafka import KafkaProducer
 
@@ -77,6 +118,7 @@ if __name__ == "__main__":
     library, verb, bootstrap, topic, partition, *rest = sys.argv[1:]
     function = {
         ("librdkafka", "produce"): confluent_produce, ("librdkafka", "consume"): confluent_consume,
+        ("librdkafka", "recreate"): confluent_recreate, ("librdkafka", "topics"): confluent_topics,
         ("kafka-python", "produce"): python_produce, ("kafka-python", "consume"): python_consume,
     }[library, verb]
     function(bootstrap, topic, int(partition), *[int(x) if x.isdigit() else x for x in rest])

@@ -58,7 +58,7 @@ def until(seconds, what, check):
     while not check():
         if time.monotonic() > end:
             raise Failed(f"not within {seconds} s: {what}")
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
 def sh(*command, stdin=None, timeout=60, ok=True, env=None):
@@ -83,6 +83,7 @@ class World:
         self.python = work / "venv/bin/python"
         self.go = work / "go-client"
         self.jars = work / "jars"
+        self.here = HERE
 
     def topic(self, name):
         return f"{name}-{self.run}"

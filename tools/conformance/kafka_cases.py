@@ -4,7 +4,7 @@ import json
 import re
 import time
 
-from harness import CODECS, Failed, case, eq, has, hasnt
+from harness import CODECS, ROOT, Broker, Failed, case, eq, has, hasnt, own_broker
 
 
 @case
@@ -180,3 +180,23 @@ def kafka_log_append_time(w):
                  "--formatter-property", "print.timestamp=true")
     stamp = int(re.search(r"LogAppendTime:(\d{13})\tx", out)[1])
     eq(abs(time.time() * 1000 - stamp) < 60_000, True, "the broker's clock")
+
+
+@own_broker
+def kafka_edges(w):
+    """What must be refused, and with which code: Edges.java's questions, Kafka 4.4's answers."""
+    broker = Broker(w.broker.binary, w.work / f"edges-{w.run}", "--set", "auto.create.topics.enable=false").start()
+    try:
+        out = w.java(w.here / "Edges.java", broker.bootstrap, timeout=240)[0]
+        broker.stop()
+    finally:
+        broker.kill()
+    got = dict(line.split("\t")[:2] for line in out.splitlines() if line.count("\t") >= 1)
+    wrong = []
+    for line in (ROOT / "replication/metadata/tests/data/kafka-4.4-edges.tsv").read_text().splitlines():
+        if not line.startswith("#"):
+            case_, theirs, *ours = line.split("\t")
+            wanted = ours[0] if ours else theirs
+            if got.get(case_) != wanted:
+                wrong.append(f"{case_}: got {got.get(case_)}, want {wanted}")
+    eq(wrong, [], "answers")
