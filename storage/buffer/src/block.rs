@@ -5,20 +5,25 @@ use std::alloc::Layout;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ringmain_types::Account;
 
-/// Every block is aligned for direct I/O on any device in use.
+use crate::arena::Arena;
+
+/// Of blocks of at least this size, for direct I/O on any device in use. Smaller ones are aligned to their size: no block of such a
+/// device fits them.
 pub(crate) const ALIGN: usize = 4096;
 /// The smallest block.
 pub(crate) const BLOCK_BYTES_MIN: usize = 512;
 
-/// Memory of `bytes` bytes, aligned to `ALIGN`, always initialised (zeroed when first allocated).
+/// A block's `bytes` bytes, always initialised (zeroed when first allocated).
 pub(crate) struct Memory {
     pub(crate) pointer: NonNull<u8>,
     pub(crate) bytes: usize,
+    /// Whose part it is; `None`: allocated by itself.
+    pub(crate) arena: Option<u32>,
 }
 
 // SAFETY: `Memory` owns its allocation; nothing about it belongs to a thread.
@@ -30,7 +35,7 @@ impl Memory {
         // SAFETY: the layout's size is not zero (`layout` asserts it).
         let pointer = unsafe { std::alloc::alloc_zeroed(layout) };
         let Some(pointer) = NonNull::new(pointer) else { std::alloc::handle_alloc_error(layout) };
-        Memory { pointer, bytes }
+        Memory { pointer, bytes, arena: None }
     }
 
     fn layout(bytes: usize) -> Layout {
@@ -39,7 +44,9 @@ impl Memory {
         Layout::from_size_align(bytes, ALIGN).expect("a block's size is far below isize::MAX")
     }
 
+    /// What was allocated by itself.
     pub(crate) fn free(self) {
+        assert!(self.arena.is_none());
         // SAFETY: `allocate` made it with this very layout, and `self` is its only owner.
         unsafe { std::alloc::dealloc(self.pointer.as_ptr(), Memory::layout(self.bytes)) }
     }
@@ -52,28 +59,38 @@ struct Returned {
     next: *mut Returned,
     bytes: usize,
     account: usize,
+    /// `usize::MAX`: none.
+    arena: usize,
 }
-const _: () = assert!(size_of::<Returned>() == 3 * size_of::<usize>() && size_of::<Returned>() <= BLOCK_BYTES_MIN);
-const _: () = assert!(align_of::<Returned>() <= ALIGN);
+const _: () = assert!(size_of::<Returned>() == 4 * size_of::<usize>() && size_of::<Returned>() <= BLOCK_BYTES_MIN);
+const _: () = assert!(align_of::<Returned>() <= BLOCK_BYTES_MIN);
 
 /// Where blocks go when their last reader drops them, on whatever core: a stack with many pushers and one taker of everything.
 pub(crate) struct Returns {
     head: AtomicPtr<Returned>,
+    /// The pool's arenas once it is gone: they live until the last block is back.
+    arenas: OnceLock<Vec<Arena>>,
 }
 
 impl Returns {
     pub(crate) fn new() -> Returns {
-        Returns { head: AtomicPtr::new(std::ptr::null_mut()) }
+        Returns { head: AtomicPtr::new(std::ptr::null_mut()), arenas: OnceLock::new() }
+    }
+
+    /// When the pool ends, once.
+    pub(crate) fn keep(&self, arenas: Vec<Arena>) {
+        assert!(self.arenas.set(arenas).is_ok());
     }
 
     fn push(&self, memory: Memory, account: u8) {
         let node = memory.pointer.as_ptr().cast::<Returned>();
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
+            let arena = memory.arena.map_or(usize::MAX, |number| number as usize);
             // SAFETY: the block has no reader and no writer left (`Block::drop` has the last handle, and `Arc` orders it behind
-            // all that the others did), is aligned to 4096 and at least 512 bytes long, so a `Returned` fits; until the
+            // all that the others did), is aligned to 512 at the least and at least 512 bytes long, so a `Returned` fits; until the
             // exchange below succeeds nobody else can see the node.
-            unsafe { node.write(Returned { next: head, bytes: memory.bytes, account: usize::from(account) }) };
+            unsafe { node.write(Returned { next: head, bytes: memory.bytes, account: usize::from(account), arena }) };
             match self.head.compare_exchange_weak(head, node, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -87,21 +104,28 @@ impl Returns {
         while let Some(pointer) = NonNull::new(node) {
             // SAFETY: the swap made us the only owner of the chain; `push` wrote each node in full before publishing it.
             let returned = unsafe { pointer.as_ptr().read() };
-            each(Memory { pointer: pointer.cast(), bytes: returned.bytes }, returned.account as u8);
+            let arena = u32::try_from(returned.arena).ok();
+            each(Memory { pointer: pointer.cast(), bytes: returned.bytes, arena }, returned.account as u8);
             node = returned.next;
         }
     }
 }
 
 impl Drop for Returns {
+    /// Nobody holds a block or the pool. The arenas go behind this.
     fn drop(&mut self) {
-        self.take(|memory, _| memory.free());
+        self.take(|memory, _| {
+            if memory.arena.is_none() {
+                memory.free();
+            }
+        });
     }
 }
 
 pub(crate) struct Block {
     memory: NonNull<u8>,
     bytes: usize,
+    arena: Option<u32>,
     account: AtomicU8,
     /// `None`: the memory is a `Vec`'s, of this capacity.
     home: Option<Arc<Returns>>,
@@ -115,12 +139,14 @@ unsafe impl Sync for Block {}
 
 impl Block {
     pub(crate) fn new(memory: Memory, account: Account, home: Arc<Returns>) -> Block {
-        Block { memory: memory.pointer, bytes: memory.bytes, account: AtomicU8::new(account as u8), home: Some(home) }
+        let Memory { pointer, bytes, arena } = memory;
+        Block { memory: pointer, bytes, arena, account: AtomicU8::new(account as u8), home: Some(home) }
     }
     fn of_vec(bytes: Vec<u8>) -> Block {
         let mut bytes = std::mem::ManuallyDrop::new(bytes);
         let pointer = NonNull::new(bytes.as_mut_ptr()).expect("a Vec's pointer is never null");
-        Block { memory: pointer, bytes: bytes.capacity(), account: AtomicU8::new(Account::Control as u8), home: None }
+        let account = AtomicU8::new(Account::Control as u8);
+        Block { memory: pointer, bytes: bytes.capacity(), arena: None, account, home: None }
     }
     /// Sets the account and returns the one before.
     pub(crate) fn recharge(&self, account: Account) -> u8 {
@@ -134,7 +160,10 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         match &self.home {
-            Some(home) => home.push(Memory { pointer: self.memory, bytes: self.bytes }, *self.account.get_mut()),
+            Some(home) => {
+                let memory = Memory { pointer: self.memory, bytes: self.bytes, arena: self.arena };
+                home.push(memory, *self.account.get_mut());
+            }
             // SAFETY: `of_vec` took pointer and capacity from a `Vec<u8>` that it forgot; this block is their only owner.
             None => drop(unsafe { Vec::from_raw_parts(self.memory.as_ptr(), 0, self.bytes) }),
         }

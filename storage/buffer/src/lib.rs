@@ -5,6 +5,7 @@
 //! at the owner's next [`Pool::collect`].
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod arena;
 mod block;
 mod pool;
 

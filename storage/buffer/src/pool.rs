@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use ringmain_types::{ACCOUNTS, Account, Limits, ShardId};
 
+use crate::arena::Arenas;
 use crate::block::{BLOCK_BYTES_MIN, Block, Buf, BufMut, Memory, Returns};
 
-/// Blocks above this are allocated exactly and never kept.
-const KEPT_BYTES_MAX: usize = 1 << 20;
-/// Classes of kept blocks: 512 bytes, 1 KiB, ... 1 MiB.
-const CLASSES: usize = 12;
+/// Blocks above this are allocated exactly, by themselves.
+const ROUNDED_BYTES_MAX: usize = 1 << 20;
+/// What a pool keeps though nobody uses it: a part of it, within these, or all of a small one.
+const KEPT_BYTES_MIN: u64 = 16 << 20;
+const KEPT_BYTES_MAX: u64 = 32 << 20;
 
 /// An account had no room. Callers wait, shorten or evict; nobody allocates past it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +26,7 @@ pub struct Pool {
     shard: ShardId,
     used: [u64; ACCOUNTS],
     limit: [u64; ACCOUNTS],
-    /// Kept blocks by class, in all at most `kept_bytes_max`.
-    free: [Vec<Memory>; CLASSES],
-    kept_bytes: usize,
-    kept_bytes_max: usize,
+    arenas: Arenas,
     returns: Arc<Returns>,
 }
 
@@ -38,9 +37,7 @@ impl Pool {
             shard,
             used: [0; ACCOUNTS],
             limit: limits.memory_bytes,
-            free: Default::default(),
-            kept_bytes: 0,
-            kept_bytes_max: (total / 16).min(32 << 20) as usize,
+            arenas: Arenas::new(total, (total / 16).clamp(KEPT_BYTES_MIN, KEPT_BYTES_MAX) as usize),
             returns: Arc::new(Returns::new()),
         }
     }
@@ -60,11 +57,7 @@ impl Pool {
             return Err(Refused { account, wanted: size, left });
         }
         self.used[account as usize] += size as u64;
-        let kept = class_of(size).and_then(|class| self.free[class].pop());
-        if kept.is_some() {
-            self.kept_bytes -= size;
-        }
-        let memory = kept.unwrap_or_else(|| Memory::allocate(size));
+        let memory = self.arenas.take(size).unwrap_or_else(|| Memory::allocate(size));
         Ok(BufMut::new(Block::new(memory, account, self.returns.clone())))
     }
 
@@ -107,14 +100,10 @@ impl Pool {
     pub fn collect(&mut self) {
         let returns = self.returns.clone();
         returns.take(|memory, account| {
-            let size = memory.bytes;
-            self.used[usize::from(account)] -= size as u64;
-            match class_of(size) {
-                Some(class) if self.kept_bytes + size <= self.kept_bytes_max => {
-                    self.kept_bytes += size;
-                    self.free[class].push(memory);
-                }
-                _ => memory.free(),
+            self.used[usize::from(account)] -= memory.bytes as u64;
+            match memory.arena {
+                Some(number) => self.arenas.put(&memory, number),
+                None => memory.free(),
             }
         });
     }
@@ -122,22 +111,18 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        for class in &mut self.free {
-            for memory in class.drain(..) {
-                memory.free();
-            }
-        }
+        self.collect();
+        self.returns.keep(self.arenas.take_all());
     }
 }
 
 /// The size of the block that holds `bytes`.
 fn block_size(bytes: usize) -> usize {
-    if bytes <= KEPT_BYTES_MAX { bytes.next_power_of_two().max(BLOCK_BYTES_MIN) } else { bytes.next_multiple_of(4096) }
-}
-
-fn class_of(size: usize) -> Option<usize> {
-    (size <= KEPT_BYTES_MAX && size.is_power_of_two())
-        .then(|| (size.trailing_zeros() - BLOCK_BYTES_MIN.trailing_zeros()) as usize)
+    if bytes <= ROUNDED_BYTES_MAX {
+        bytes.next_power_of_two().max(BLOCK_BYTES_MIN)
+    } else {
+        bytes.next_multiple_of(4096)
+    }
 }
 
 #[cfg(test)]

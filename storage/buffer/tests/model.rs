@@ -57,7 +57,7 @@ impl Model {
         match self.pool.take(account, bytes) {
             Ok(real) => {
                 assert!(real.block_bytes() <= left && real.spare() == real.block_bytes() && real.spare() >= bytes);
-                assert_eq!(real.as_ptr() as usize % 4096, 0);
+                assert_eq!(real.as_ptr() as usize % real.block_bytes().min(4096), 0);
                 let block = self.blocks.len();
                 self.blocks.push(ModelBlock { account, bytes: real.block_bytes(), handles: 1 });
                 self.writers.push(Writer { real, block, written: Vec::new() });

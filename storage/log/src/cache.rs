@@ -8,11 +8,24 @@ use ringmain_types::*;
 use crate::log::Cached;
 use crate::store::Store;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Cache {
+    /// What it may keep: the account's limit once files were read, little while nobody reads what it could not give.
+    goal_bytes: u64,
     next: u64,
     /// Oldest first: log, segment and position.
     order: BTreeMap<u64, (LogId, Offset, u32)>,
+}
+
+impl Cache {
+    pub fn new(limits: &Limits) -> Cache {
+        Cache { goal_bytes: limits.cache_bytes_min, next: 0, order: BTreeMap::new() }
+    }
+
+    /// So many bytes came from a file: a larger cache might have had them.
+    pub fn missed(&mut self, bytes: u32) {
+        self.goal_bytes = self.goal_bytes.saturating_add(u64::from(bytes));
+    }
 }
 
 impl Store {
@@ -29,12 +42,13 @@ impl Store {
         self.cache.order.insert(order, (id, base, first));
     }
 
-    /// Drops the oldest until the account is within its limit.
+    /// Drops the oldest until the account is within the cache's goal and its limit.
     pub(crate) fn evict(&mut self, pool: &mut Pool) {
         for (id, base, first, data) in std::mem::take(&mut self.cache_later) {
             self.cache_insert(pool, id, base, first, data);
         }
-        let over = pool.used(Account::Cache).saturating_sub(pool.limit(Account::Cache));
+        let goal = self.cache.goal_bytes.min(pool.limit(Account::Cache));
+        let over = pool.used(Account::Cache).saturating_sub(goal);
         if over > 0 {
             self.evict_bytes(pool, over as usize);
         }

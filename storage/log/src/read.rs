@@ -327,6 +327,7 @@ impl Store {
                 }
                 match into {
                     Ok(into) => {
+                        self.cache.missed(bytes);
                         let read = DiskKind::Read { file, position: u64::from(begin), bytes, into };
                         self.operate(DiskClass::Read, read, Doing::Read(token));
                         self.reads.inflight += 1;

@@ -99,7 +99,7 @@ impl Store {
         config.limits.check();
         Store {
             block: config.limits.block_bytes,
-            cache: Cache::default(),
+            cache: Cache::new(&config.limits),
             config,
             opening: None,
             resume: None,

@@ -68,6 +68,10 @@ pub struct Limits {
     pub partitions_max: u32,
     /// Per account, in the order of `Account`.
     pub memory_bytes: [u64; ACCOUNTS],
+    /// What the cache of written batches keeps while nobody reads from files: enough for consumers at the tail. Memory that is used
+    /// over and over costs nothing; fresh memory costs as much as all else that a broker does with its bytes. Grows with what is read
+    /// from files, up to the account's limit.
+    pub cache_bytes_min: u64,
     /// Descriptors that a driver keeps open.
     pub open_files_max: u32,
     /// Read operations in flight; the rest wait in class order.
@@ -116,6 +120,7 @@ impl Limits {
             topics_max: 100_000,
             partitions_max: 200_000,
             memory_bytes: [part(25), part(25), part(20), part(20), part(5), part(5)],
+            cache_bytes_min: 16 << 20,
             open_files_max: 4096,
             reads_inflight_max: 64,
             metric_partitions_max: 10_000,
@@ -162,6 +167,7 @@ impl Limits {
             topics_max: 64,
             partitions_max: 256,
             memory_bytes: [256 << 10, 256 << 10, 64 << 10, 256 << 10, 128 << 10, 128 << 10],
+            cache_bytes_min: 32 << 10,
             open_files_max: 16,
             reads_inflight_max: 4,
             metric_partitions_max: 8,
