@@ -9,6 +9,8 @@ use crate::hands::CoreHands;
 const BACKGROUND_EVERY_NS: u64 = 10_000_000;
 /// Gauges are published this often.
 const PUBLISH_EVERY_NS: u64 = 200_000_000;
+/// And before a sleep, unless they were just now.
+const PUBLISH_AGAIN_NS: u64 = 10_000_000;
 /// A core without work goes round this often: a core that does not is stuck (`/health/live`).
 const BEAT_NS: u64 = 1_000_000_000;
 
@@ -85,13 +87,6 @@ impl Core {
             if self.hands.ready() {
                 return true;
             }
-            if self.hands.ring().disk_busy() {
-                std::thread::yield_now();
-            } else {
-                for _ in 0..16 {
-                    std::hint::spin_loop();
-                }
-            }
             let now = ringmain_ring::monotonic_ns();
             if now >= deadline {
                 return true;
@@ -99,18 +94,25 @@ impl Core {
             if now >= until_ns {
                 return false;
             }
+            if self.hands.ring().disk_busy() {
+                std::thread::yield_now();
+            } else {
+                for _ in 0..16 {
+                    std::hint::spin_loop();
+                }
+            }
         }
     }
 
-    /// Whether the core may sleep on its eventfd until its deadline. `wake` must follow either way.
-    pub fn sleep(&mut self) -> bool {
-        // A sleeper's gauges stay right.
-        self.hands.publish();
-        let beat = ringmain_ring::monotonic_ns() + BEAT_NS;
-        self.hands.sleep(Some(self.deadline_ns().map_or(beat, |at| at.min(beat))))
-    }
-
-    pub fn wake(&mut self) {
-        self.hands.wake()
+    /// Blocks until there is something to do.
+    pub fn sleep(&mut self) {
+        // A sleeper's gauges stay right, but for what happened within a blink of the last time.
+        let now = ringmain_ring::monotonic_ns();
+        if now >= self.published_at + PUBLISH_AGAIN_NS {
+            self.published_at = now;
+            self.hands.publish();
+        }
+        let beat = now + BEAT_NS;
+        self.hands.sleep(self.deadline_ns().map_or(beat, |at| at.min(beat)));
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use ringmain_disk::{Disk, DiskError};
 use ringmain_ring::{Ended, Event, Received, Ring, SocketEvent, Want as RingWant};
@@ -109,18 +110,15 @@ impl CoreHands {
         self.accept_again.map(|(_, at)| at)
     }
 
-    /// From now on whatever comes makes the ring's eventfd readable. False when something came already.
-    pub fn sleep(&mut self, deadline_ns: Option<u64>) -> bool {
+    /// Blocks until something comes, or `deadline_ns`. Returns at once when something came already.
+    pub fn sleep(&mut self, deadline_ns: u64) {
         self.mesh.sleeps();
-        let quiet = self.mesh.quiet() && self.stop.load(Ordering::SeqCst) == self.stopping;
-        let asleep = quiet && self.ring.arm(deadline_ns);
-        self.gauges.parks += u64::from(asleep);
-        asleep
-    }
-
-    pub fn wake(&mut self) {
+        if self.mesh.quiet() && self.stop.load(Ordering::SeqCst) == self.stopping {
+            self.gauges.parks += 1;
+            let left = deadline_ns.saturating_sub(ringmain_ring::monotonic_ns());
+            self.ring.sleep(Duration::from_nanos(left));
+        }
         self.mesh.wakes();
-        self.ring.awake();
     }
 
     /// Publishes what is not a note.
@@ -265,6 +263,7 @@ fn socket_event(event: SocketEvent<'_>, step: &mut dyn FnMut(Input<'_>)) {
         SocketEvent::Received { connection, received } => {
             let incoming = match received {
                 Received::Lent(bytes) => Incoming::Lent(bytes),
+                Received::Given(block) => Incoming::Given(block),
                 Received::Direct(into) => Incoming::Direct(into),
             };
             step(Input::Received { connection, incoming });

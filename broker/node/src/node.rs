@@ -373,7 +373,7 @@ struct Seat {
 
 impl Seat {
     /// On the core's own thread: the ring belongs to it.
-    fn take(self) -> Result<(Core, std::os::fd::OwnedFd), String> {
+    fn take(self) -> Result<Core, String> {
         let shard = self.config.shard;
         let failed = |what: &'static str| move |error: std::io::Error| format!("core {}: {what}: {error}", shard.0);
         let ring_config = RingConfig::new(shard, self.config.limits.open_files_max);
@@ -383,8 +383,7 @@ impl Seat {
         if let Some(listener) = self.listener {
             ring.add_listener(listener.into());
         }
-        self.mesh.install(ring.eventfd().map_err(failed("eventfd"))?);
-        let eventfd = ring.eventfd().map_err(failed("eventfd"))?;
+        self.mesh.install(ring.bell().map_err(failed("eventfd"))?);
         let hands = CoreHands::new(Parts {
             shard,
             shards: self.config.shards,
@@ -395,7 +394,7 @@ impl Seat {
             stop: self.stop,
             now: now(),
         });
-        Ok((Core::new(self.config, hands), eventfd))
+        Ok(Core::new(self.config, hands))
     }
 }
 

@@ -40,6 +40,8 @@ pub enum Incoming<'a> {
     /// Lent by the driver for this call only. What a receive that was already under way brings is taken even after another `Want`:
     /// the session keeps it, and counts on the driver not to go on. Behind a `Direct`, such bytes come before the `Direct`'s own.
     Lent(&'a [u8]),
+    /// As `Lent`, for good: larger frames in it are not copied out.
+    Given(Buf),
     /// What `Want::Direct` gave, `bytes` more of it filled (`BufMut::advance` was called).
     Direct(BufMut),
 }

@@ -16,8 +16,10 @@ use crate::{Close, Incoming, Reply, ReplySlot, Request, Transport, Want};
 const GATHERED_FRAME_BYTES_MAX: usize = 1 << 10;
 /// The block they share: a request that waits long (a fetch) keeps no more than this alive.
 const GATHERED_BLOCK_BYTES: usize = 4 << 10;
+/// Frames from here on keep the whole block alive that they were received in, instead of being copied: at most 32 times themselves.
+const SLICED_FRAME_BYTES_MIN: usize = 4 << 10;
 /// One provided buffer of the driver: with less room left than this in the account, nothing is asked for.
-const LENT_BYTES: usize = 64 << 10;
+const LENT_BYTES: usize = 128 << 10;
 
 /// ```text
 ///            may run                      in their turn
@@ -127,7 +129,12 @@ impl Session {
         }
         self.pace.active(now.mono);
         let result = match incoming {
-            Incoming::Lent(bytes) => self.take_backlog(now, pool, out).and_then(|()| self.take(now, pool, bytes, out)),
+            Incoming::Lent(bytes) => {
+                self.take_backlog(now, pool, out).and_then(|()| self.take(now, pool, (bytes, None), out))
+            }
+            Incoming::Given(block) => {
+                self.take_backlog(now, pool, out).and_then(|()| self.take(now, pool, (&block, Some(&block)), out))
+            }
             Incoming::Direct(block) => self.take_block(now, pool, block, out),
         };
         self.failed = result.clone().err();
@@ -238,7 +245,7 @@ impl Session {
             return Ok(());
         }
         let bytes = self.backlog.take();
-        self.take(now, pool, &bytes, out)
+        self.take(now, pool, (&bytes, None), out)
     }
 
     fn take_block(&mut self, now: Now, pool: &mut Pool, block: BufMut, out: &mut Vec<Request>) -> Result<(), Close> {
@@ -247,11 +254,18 @@ impl Session {
         let excess = frame.take_back(block);
         self.pace.frame_gained(now.mono, frame.have().saturating_sub(before));
         self.end_frame(now, out)?;
-        self.take(now, pool, &excess, out)
+        self.take(now, pool, (&excess, None), out)
     }
 
-    /// Takes all of `bytes`: into frames, or into the backlog once no more of them may run.
-    fn take(&mut self, now: Now, pool: &mut Pool, mut bytes: &[u8], out: &mut Vec<Request>) -> Result<(), Close> {
+    /// Takes all of `bytes`: into frames, or into the backlog once no more of them may run. Large whole frames stay in `block`, if the
+    /// bytes are of one.
+    fn take(
+        &mut self,
+        now: Now,
+        pool: &mut Pool,
+        (mut bytes, block): (&[u8], Option<&Buf>),
+        out: &mut Vec<Request>,
+    ) -> Result<(), Close> {
         let mut gather = None;
         while !bytes.is_empty() {
             if let Some(frame) = &mut self.frame {
@@ -267,7 +281,10 @@ impl Session {
             }
             let Some(length) = self.length(now, &mut bytes)? else { break };
             if let Some((whole, rest)) = bytes.split_at_checked(length) {
-                let frame = copy(pool, &mut gather, whole, bytes.len());
+                let frame = match block {
+                    Some(block) if whole.len() >= SLICED_FRAME_BYTES_MIN => block.slice_of(whole),
+                    _ => copy(pool, &mut gather, whole, bytes.len()),
+                };
                 bytes = rest;
                 self.pace.frame_over();
                 self.accept(now, frame, out)?;

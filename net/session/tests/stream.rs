@@ -103,7 +103,11 @@ impl World {
     fn lend(&mut self, max: usize) {
         let chunk = self.chunk(max);
         let mut out = Vec::new();
-        self.session.received(now(self.clock), &mut self.pool, Incoming::Lent(&chunk), &mut out).unwrap();
+        let incoming = match self.random.one_in(2) {
+            true => Incoming::Lent(&chunk),
+            false => Incoming::Given(Buf::copy_of(&chunk)),
+        };
+        self.session.received(now(self.clock), &mut self.pool, incoming, &mut out).unwrap();
         self.ran(out);
     }
 

@@ -1,4 +1,4 @@
-//! The io_uring instance: submissions, one enter a turn, completions, the eventfd and the timer that end a sleep.
+//! The io_uring instance: submissions, one enter a turn, completions, sleep, and the bell that ends it.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use io_uring::types::{SubmitArgs, TimeoutFlags, Timespec};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
 /// io_uring_enter(2): run deferred task work and post what it completes.
@@ -22,7 +22,8 @@ pub(crate) enum Kind {
     Shutdown,
     CloseSocket,
     Disk,
-    Timer,
+    /// Another core has news for this one.
+    Bell,
     /// Nobody waits for it.
     Silent,
 }
@@ -40,7 +41,7 @@ impl Kind {
             Kind::Shutdown,
             Kind::CloseSocket,
             Kind::Disk,
-            Kind::Timer,
+            Kind::Bell,
             Kind::Silent,
         ];
         *KINDS.get((user_data >> 56) as usize - 1).expect("user_data is ours: the kernel gives back what it got")
@@ -69,12 +70,11 @@ pub(crate) struct Driver {
     /// Submissions whose last completion is still to come.
     in_flight: usize,
     enters: u64,
-    eventfd: OwnedFd,
-    /// When the armed timer fires, in nanoseconds of CLOCK_MONOTONIC, and its number.
-    timer: Option<u64>,
-    timer_number: u32,
-    /// Read by the kernel when the timer is submitted.
-    timespec: Box<Timespec>,
+    /// Written by who wakes this thread. One read of it is under way while `bell_armed`.
+    bell: OwnedFd,
+    bell_armed: bool,
+    /// Where that read puts its count; nobody looks at it.
+    bell_count: Box<[u8; 8]>,
     truncates: bool,
 }
 
@@ -86,27 +86,23 @@ impl Driver {
         let truncates =
             ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::Ftruncate::CODE);
         // SAFETY: eventfd(2) takes no pointer; the descriptor is ours alone.
-        let eventfd = unsafe {
+        let bell = unsafe {
             let fd = libc::eventfd(0, libc::EFD_CLOEXEC);
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
             OwnedFd::from_raw_fd(fd)
         };
-        ring.submitter().register_eventfd(eventfd.as_raw_fd())?;
-        let mut driver = Driver {
+        Ok(Driver {
             ring,
             backlog: VecDeque::new(),
             in_flight: 0,
             enters: 0,
-            eventfd,
-            timer: None,
-            timer_number: 0,
-            timespec: Box::new(Timespec::new()),
+            bell,
+            bell_armed: false,
+            bell_count: Box::new([0; 8]),
             truncates,
-        };
-        driver.disable_eventfd();
-        Ok(driver)
+        })
     }
 
     pub(crate) fn ring(&self) -> &IoUring {
@@ -118,8 +114,8 @@ impl Driver {
     pub(crate) fn enters(&self) -> u64 {
         self.enters
     }
-    pub(crate) fn eventfd(&self) -> io::Result<OwnedFd> {
-        self.eventfd.try_clone()
+    pub(crate) fn bell(&self) -> io::Result<OwnedFd> {
+        self.bell.try_clone()
     }
 
     /// # Safety
@@ -137,6 +133,13 @@ impl Driver {
     pub(crate) fn wants_enter(&mut self) -> bool {
         let queue = self.ring.submission();
         !queue.is_empty() || queue.taskrun() || queue.cq_overflow() || !self.backlog.is_empty()
+    }
+
+    /// Brings completions that are there but for an enter, if none is at hand.
+    pub(crate) fn fetch(&mut self) {
+        if self.ring.completion().is_empty() && self.ready() {
+            self.enter();
+        }
     }
 
     /// Completions are there, or one enter away.
@@ -183,7 +186,19 @@ impl Driver {
         queue.len() as u32
     }
 
-    /// Submits and waits for a completion, at most `max`: for loops without an executor, and for the end.
+    /// As `wait`, and a ring of the bell ends it too: also one that was rung before.
+    pub(crate) fn sleep(&mut self, max: Duration) {
+        if !std::mem::replace(&mut self.bell_armed, true) {
+            let (fd, into) = (Fd(self.bell.as_raw_fd()), self.bell_count.as_mut_ptr());
+            let read = opcode::Read::new(fd, into, 8).build();
+            // SAFETY: the eight bytes are boxed and nobody else's; box and descriptor live with the driver, which is dropped once the
+            // kernel has let go (`Ring`).
+            unsafe { self.push(read.user_data(Kind::Bell.tag(0))) };
+        }
+        self.wait(max);
+    }
+
+    /// Submits and waits for a completion, at most `max`.
     pub(crate) fn wait(&mut self, max: Duration) {
         self.fill();
         let timespec = Timespec::from(max);
@@ -211,48 +226,10 @@ impl Driver {
             }
             match completion.kind {
                 Kind::Silent => {}
-                Kind::Timer if completion.slot == self.timer_number => self.timer = None,
-                Kind::Timer => {}
+                Kind::Bell => self.bell_armed = false,
                 _ => out.push(completion),
             }
         }
-    }
-
-    /// Before a sleep until `deadline`: from here on a completion writes the eventfd. False when something came meanwhile.
-    pub(crate) fn arm(&mut self, deadline: Option<u64>) -> bool {
-        self.set_timer(deadline);
-        self.ring.completion().enable_eventfd();
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        // Work that was deferred before the eventfd was enabled told nobody.
-        self.enter();
-        !self.ready()
-    }
-
-    pub(crate) fn disable_eventfd(&mut self) {
-        self.ring.completion().disable_eventfd();
-    }
-
-    /// One timer at most; it stays armed over wake-ups as long as it is early enough: a spurious wake-up is cheaper than two
-    /// submissions each time.
-    fn set_timer(&mut self, deadline: Option<u64>) {
-        let Some(deadline) = deadline else { return };
-        if self.timer.is_some_and(|at| at <= deadline) {
-            return;
-        }
-        if self.timer.is_some() {
-            let remove = opcode::TimeoutRemove::new(Kind::Timer.tag(self.timer_number)).build();
-            // SAFETY: it points to nothing.
-            unsafe { self.push(remove.user_data(Kind::Silent.tag(0))) };
-            // The timespec of a timer still in the backlog must not change under it.
-            self.enter();
-        }
-        self.timer_number = self.timer_number.wrapping_add(1);
-        self.timer = Some(deadline);
-        *self.timespec = Timespec::new().sec(deadline / 1_000_000_000).nsec((deadline % 1_000_000_000) as u32);
-        let timer = opcode::Timeout::new(&*self.timespec).flags(TimeoutFlags::ABS).build();
-        // SAFETY: the timespec is boxed, lives with the driver, and is read at submission, which is before it is next written
-        // (`enter` above and in `arm`).
-        unsafe { self.push(timer.user_data(Kind::Timer.tag(self.timer_number))) };
     }
 
     /// Cancels everything and waits until the kernel holds none of our memory. False when it still does after `max`.

@@ -36,7 +36,7 @@ pub struct RingConfig {
     pub completions: u32,
     /// Provided receive buffers: few, so that they stay in the cache. A power of two.
     pub receive_buffers: u16,
-    /// A multiple of 4096. Bodies larger than this are received straight into their blocks.
+    /// A power of two from 4096 on. Bodies larger than this are received straight into their blocks.
     pub receive_buffer_bytes: usize,
     /// Descriptors of files kept open (`Limits::open_files_max`).
     pub open_files_max: u32,
@@ -48,8 +48,8 @@ impl RingConfig {
             shard,
             submissions: 1024,
             completions: 8192,
-            receive_buffers: 32,
-            receive_buffer_bytes: 32 << 10,
+            receive_buffers: 16,
+            receive_buffer_bytes: 128 << 10,
             open_files_max,
         }
     }
@@ -80,7 +80,8 @@ impl Ring {
     /// ENOSYS or EPERM where io_uring does not exist or is forbidden.
     pub fn new(config: &RingConfig) -> io::Result<Ring> {
         let driver = Driver::new(config.submissions, config.completions)?;
-        let provided = Provided::register(driver.ring(), config.receive_buffers, config.receive_buffer_bytes)?;
+        let provided =
+            Provided::register(driver.ring(), config.shard, config.receive_buffers, config.receive_buffer_bytes)?;
         let state = State {
             driver,
             files: disk::Files::new(config.open_files_max),
@@ -134,11 +135,13 @@ impl Ring {
         state.sockets.close(connection, &mut state.driver)
     }
 
-    /// Calls `each` for all that completed; returns how often. Does not enter the kernel.
+    /// Calls `each` for all that completed; returns how often. Enters the kernel only when nothing is at hand and something is to be
+    /// had.
     pub fn poll(&mut self, each: &mut dyn FnMut(Event<'_>)) -> usize {
         let State { driver, files, sockets, completions, done } = &mut *self.state;
         let mut count = sockets.deliver(&mut |event| each(Event::Socket(event)));
         completions.clear();
+        driver.fetch();
         driver.reap(completions);
         for completion in completions.drain(..) {
             match completion.kind {
@@ -170,19 +173,17 @@ impl Ring {
         !state.files.done().is_empty() || state.sockets.pending() || state.driver.ready()
     }
 
-    /// Before a sleep, with everything submitted: from now on a completion, or CLOCK_MONOTONIC reaching `deadline_ns`, makes
-    /// [`Ring::eventfd`] readable. False when there is something to do already. [`Ring::awake`] ends it either way.
-    pub fn arm(&mut self, deadline_ns: Option<u64>) -> bool {
+    /// With everything submitted: blocks the thread until something completes, the bell is rung, or `max` is over. Returns at once
+    /// when there is something to do already.
+    pub fn sleep(&mut self, max: Duration) {
         let state = &mut *self.state;
-        let quiet = state.files.done().is_empty() && !state.sockets.pending();
-        quiet && state.driver.arm(deadline_ns)
+        if state.files.done().is_empty() && !state.sockets.pending() {
+            state.driver.sleep(max);
+        }
     }
-    pub fn awake(&mut self) {
-        self.state.driver.disable_eventfd();
-    }
-    /// Counts up when something completed while armed; another core may write it to wake this one.
-    pub fn eventfd(&self) -> io::Result<OwnedFd> {
-        self.state.driver.eventfd()
+    /// An eventfd: another core writes it to end this one's sleep, the present one or the next.
+    pub fn bell(&self) -> io::Result<OwnedFd> {
+        self.state.driver.bell()
     }
 
     /// Submits and blocks the thread until something completes, at most `max`: for loops without an executor.
@@ -249,7 +250,7 @@ pub fn adopt<F: FromRawFd>(descriptor: OwnedFd) -> F {
     unsafe { F::from_raw_fd(descriptor.into_raw_fd()) }
 }
 
-/// CLOCK_MONOTONIC: the clock of [`Ring::arm`]'s deadline.
+/// CLOCK_MONOTONIC.
 #[allow(unsafe_code)]
 pub fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

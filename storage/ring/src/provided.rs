@@ -6,13 +6,20 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
+use ringmain_buffer::{Buf, BufMut, Pool};
+use ringmain_types::{ACCOUNTS, Account, Limits, ShardId};
 
 const PAGE: usize = 4096;
+/// From so many bytes on a buffer is given away rather than lent: then what is in it need not be copied out.
+pub(crate) const GIVEN_BYTES_MIN: usize = 16 << 10;
+/// Buffers given away and not back yet, beside those in the ring: past that buffers are lent.
+const GIVEN_MAX: usize = 64;
 
-/// Few buffers that stay in the cache: each is lent to the shard for one call and goes straight back.
+/// Few buffers: each is lent to the shard for one call and goes straight back, or is given away and another takes its place.
 pub(crate) struct Provided {
     entries: Memory,
-    buffers: Memory,
+    buffers: Vec<BufMut>,
+    pool: Pool,
     count: u16,
     bytes: usize,
     tail: u16,
@@ -22,11 +29,13 @@ impl Provided {
     pub(crate) const GROUP: u16 = 0;
 
     /// `count`: a power of two.
-    pub(crate) fn register(ring: &IoUring, count: u16, bytes: usize) -> io::Result<Provided> {
-        assert!(count.is_power_of_two() && bytes.is_multiple_of(PAGE));
+    pub(crate) fn register(ring: &IoUring, shard: ShardId, count: u16, bytes: usize) -> io::Result<Provided> {
+        assert!(count.is_power_of_two() && bytes.is_power_of_two() && bytes >= PAGE);
         let entries = Memory::new((usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(PAGE));
-        let buffers = Memory::new(usize::from(count) * bytes);
-        let mut provided = Provided { entries, buffers, count, bytes, tail: 0 };
+        let mut pool = pool(shard, (usize::from(count) + GIVEN_MAX) * bytes);
+        let buffers =
+            (0..count).map(|_| pool.take(Account::Receive, bytes).expect("the pool is made for them")).collect();
+        let mut provided = Provided { entries, buffers, pool, count, bytes, tail: 0 };
         // SAFETY: the entries are page-aligned, zeroed, large enough for `count`, and live until `Ring` has drained the kernel
         // and closed its ring.
         unsafe {
@@ -44,12 +53,22 @@ impl Provided {
         Ok(provided)
     }
 
-    /// The first `len` bytes of a buffer that a completion named.
-    pub(crate) fn get(&self, buffer: u16, len: usize) -> &[u8] {
-        assert!(buffer < self.count && len <= self.bytes);
-        // SAFETY: inside `buffers`, initialised (zeroed at first); the kernel wrote it before the completion and will not
-        // again before `recycle`, which needs `&mut self`.
-        unsafe { std::slice::from_raw_parts(self.buffers.pointer.add(usize::from(buffer) * self.bytes), len) }
+    /// The first `len` bytes of a buffer that a completion named. The kernel wrote them before the completion and will not again
+    /// before `recycle`.
+    pub(crate) fn get(&mut self, buffer: u16, len: usize) -> &[u8] {
+        &self.buffers[usize::from(buffer)].spare_mut()[..len]
+    }
+
+    /// As `get`, but for good: another buffer takes its place. None when there is none.
+    pub(crate) fn give(&mut self, buffer: u16, len: usize) -> Option<Buf> {
+        if len < GIVEN_BYTES_MIN {
+            return None;
+        }
+        self.pool.collect();
+        let fresh = self.pool.take(Account::Receive, self.bytes).ok()?;
+        let mut given = std::mem::replace(&mut self.buffers[usize::from(buffer)], fresh);
+        given.advance(len);
+        Some(given.freeze())
     }
 
     /// Gives the buffer back to the kernel.
@@ -61,10 +80,12 @@ impl Provided {
     fn add(&mut self, buffer: u16) {
         assert!(buffer < self.count);
         let index = usize::from(self.tail & (self.count - 1));
-        // SAFETY: `index < count` entries lie in `entries`; the kernel reads an entry only once the tail passed it.
+        let pointer = self.buffers[usize::from(buffer)].spare_mut().as_mut_ptr();
+        // SAFETY: `index < count` entries lie in `entries`; the kernel reads an entry only once the tail passed it. It writes into a
+        // block of ours that nobody else has, and that stays where it is until the kernel named it in a completion.
         unsafe {
             let entry = &mut *self.entries.pointer.cast::<BufRingEntry>().add(index);
-            entry.set_addr(self.buffers.pointer.add(usize::from(buffer) * self.bytes) as u64);
+            entry.set_addr(pointer as u64);
             entry.set_len(self.bytes as u32);
             entry.set_bid(buffer);
         }
@@ -76,6 +97,14 @@ impl Provided {
         let tail = unsafe { &*BufRingEntry::tail(self.entries.pointer.cast()).cast::<AtomicU16>() };
         tail.store(self.tail, Ordering::Release);
     }
+}
+
+/// Of blocks that only the receive account pays for.
+fn pool(shard: ShardId, bytes: usize) -> Pool {
+    let mut limits = Limits::production(0);
+    limits.memory_bytes = [0; ACCOUNTS];
+    limits.memory_bytes[Account::Receive as usize] = bytes as u64;
+    Pool::new(shard, &limits)
 }
 
 /// Zeroed, page-aligned, freed on drop.

@@ -26,6 +26,10 @@ use crate::provided::Provided;
 /// include/uapi/linux/io_uring.h: wait for the socket before the first try.
 const RECVSEND_POLL_FIRST: u16 = 1;
 
+/// Behind a direct receive of at least this much only a frame's head is received into a provided buffer.
+const BULKY_BYTES_MIN: usize = 64 << 10;
+const BULKY_HEAD_BYTES: u32 = 4 << 10;
+
 /// How to receive from now on.
 #[derive(Debug)]
 pub enum Want {
@@ -43,6 +47,8 @@ pub enum Want {
 pub enum Received<'a> {
     /// For this call only.
     Lent(&'a [u8]),
+    /// For good.
+    Given(Buf),
     /// What `Want::Direct` gave, advanced by what came: all that was wanted, or less when the peer ended.
     Direct(BufMut),
 }
@@ -126,6 +132,8 @@ struct Connection {
     more: bool,
     /// The peer sends no more: there is nothing to receive.
     eof: bool,
+    /// The last receive was of a large body: the next one probably begins another, whose bulk should come straight into its block.
+    bulky: bool,
     sending: Sending,
     ending: Option<Ended>,
     shutdown_under_way: bool,
@@ -259,6 +267,7 @@ impl Sockets {
             carry: Vec::new(),
             more: false,
             eof: false,
+            bulky: false,
             sending: Sending::default(),
             ending: None,
             shutdown_under_way: false,
@@ -337,7 +346,9 @@ impl Sockets {
             Want::Any => {
                 connection.want = Want::Any;
                 connection.receiving = Receiving::Lent;
-                opcode::Recv::new(fd, std::ptr::null_mut(), 0)
+                // Zero: as much as a buffer holds.
+                let bytes = if std::mem::take(&mut connection.bulky) { BULKY_HEAD_BYTES } else { 0 };
+                opcode::Recv::new(fd, std::ptr::null_mut(), bytes)
                     .buf_group(Provided::GROUP)
                     .ioprio(first)
                     .build()
@@ -346,6 +357,7 @@ impl Sockets {
             Want::Direct { mut into, bytes } => {
                 let spare = into.spare_mut();
                 let bytes = bytes.min(spare.len());
+                connection.bulky = bytes >= BULKY_BYTES_MIN;
                 let entry = opcode::Recv::new(fd, spare.as_mut_ptr(), bytes as u32)
                     .flags(libc::MSG_WAITALL)
                     .ioprio(first)
@@ -411,7 +423,7 @@ impl Sockets {
                 self.open -= 1;
                 each(SocketEvent::Closed { connection, why });
             }
-            Kind::Disk | Kind::Timer | Kind::Silent => {}
+            Kind::Disk | Kind::Bell | Kind::Silent => {}
         }
     }
 
@@ -457,14 +469,17 @@ impl Sockets {
 
     fn lend(&mut self, slot: u32, buffer: u16, bytes: usize, each: &mut dyn FnMut(SocketEvent<'_>)) {
         let id = self.id(slot);
-        let data = self.provided.get(buffer, bytes);
         let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
         if matches!(connection.want, Want::Any) {
             self.to_arm.push(slot);
-            each(SocketEvent::Received { connection: id, received: Received::Lent(data) });
+            let received = match self.provided.give(buffer, bytes) {
+                Some(given) => Received::Given(given),
+                None => Received::Lent(self.provided.get(buffer, bytes)),
+            };
+            each(SocketEvent::Received { connection: id, received });
         } else {
             // The shard changed its mind while this was under way.
-            connection.carry.extend_from_slice(data);
+            connection.carry.extend_from_slice(self.provided.get(buffer, bytes));
             if !matches!(connection.want, Want::Nothing) {
                 self.to_deliver.push_back(slot);
             }

@@ -42,6 +42,9 @@ fn turn(ring: &mut Ring) -> Vec<Got> {
         Event::Socket(SocketEvent::Received { connection, received: Received::Lent(bytes) }) => {
             got.push(Got::Bytes(connection, bytes.to_vec()))
         }
+        Event::Socket(SocketEvent::Received { connection, received: Received::Given(block) }) => {
+            got.push(Got::Bytes(connection, block.to_vec()))
+        }
         Event::Socket(SocketEvent::Received { received: Received::Direct(into), .. }) => {
             got.push(Got::Direct(into.to_vec()))
         }
@@ -353,37 +356,31 @@ fn thousands_of_connections_share_four_buffers() {
 }
 
 #[test]
-fn an_armed_ring_tells_through_its_eventfd() {
+fn a_sleep_ends_with_a_completion_the_bell_or_its_time() {
+    const LONG: Duration = Duration::from_secs(60);
     let (mut ring, address) = ring(4);
-    let mut eventfd = std::fs::File::from(ring.eventfd().unwrap());
     turn(&mut ring);
     ring.submit();
-    assert!(ring.arm(None));
     let client = TcpStream::connect(address).unwrap();
-    let mut count = [0; 8];
-    eventfd.read_exact(&mut count).unwrap();
-    ring.awake();
+    ring.sleep(LONG);
     until(&mut ring, |_, got| if let Got::Accepted(_) = got { Some(()) } else { None });
-    // A deadline wakes too, and an earlier one replaces a later.
-    let now = ringmain_ring::monotonic_ns;
-    for far_s in [60, 30] {
-        turn(&mut ring);
-        ring.submit();
-        let start = now();
-        if ring.arm(Some(start + far_s * 1_000_000_000)) {
-            ring.awake();
-        }
+    let start = ringmain_ring::monotonic_ns();
+    let took = || ringmain_ring::monotonic_ns() - start;
+    let mut bell = std::fs::File::from(ring.bell().unwrap());
+    // Rung before, during, and again after it was heard.
+    for _ in 0..3 {
+        bell.write_all(&1u64.to_ne_bytes()).unwrap();
+        ring.sleep(LONG);
+        assert_eq!(ring.poll(&mut |event| panic!("{event:?}")), 0);
     }
-    let start = now();
-    // The end of the timer that it replaced may wake it before.
-    while now() < start + 20_000_000 {
-        if ring.arm(Some(start + 20_000_000)) {
-            eventfd.read_exact(&mut count).unwrap();
-        }
-        ring.awake();
-        ring.poll(&mut |event| panic!("{event:?}"));
+    let ringer = std::thread::spawn(move || bell.write_all(&1u64.to_ne_bytes()).unwrap());
+    ring.sleep(LONG);
+    ringer.join().unwrap();
+    ring.poll(&mut |event| panic!("{event:?}"));
+    assert!(took() < LONG.as_nanos() as u64);
+    // What ended is not told twice: these end by their time.
+    while took() < 20_000_000 {
+        ring.sleep(Duration::from_millis(20));
     }
-    let took = now() - start;
-    assert!(took < 5_000_000_000, "{took}");
     drop(client);
 }
