@@ -100,7 +100,7 @@ impl Limits {
             journal_bytes: 64 << 20,
             journal_inflight_groups_max: 1,
             gather_bytes_max: 256 << 10,
-            trickle_bytes_max: 32 << 10,
+            trickle_bytes_max: 128 << 10,
             recovery_bytes_max: 256 << 20,
             producers_per_log_max: 100_000,
             epochs_per_log_max: 1024,
