@@ -217,6 +217,14 @@ impl Log {
         answer.ok_or(AppendError::OutOfOrder { end: self.end(), got: Offset(-1) })
     }
 
+    /// No room for these: a producer that is not known yet must begin with them.
+    pub fn refuse(&mut self, batches: &CheckedBatches, how: &AppendAs) {
+        if matches!(how, AppendAs::Leader { .. }) {
+            let producers = batches.infos.iter().filter(|info| !info.control).filter_map(|info| info.producer.as_ref());
+            producers.for_each(|producer| self.producers.refuse(producer));
+        }
+    }
+
     fn append_one(
         &mut self,
         shared: &mut Shared<'_>,

@@ -15,6 +15,8 @@ use crate::snapshot::SnapshotRow;
 pub const BATCHES: usize = 5;
 /// Sequences run from 0 to `i32::MAX` and then from 0 again.
 const SEQUENCE_MASK: i32 = i32::MAX;
+/// Producers whose first batch was refused, per log; past it the lowest id is forgotten.
+const REFUSED_MAX: usize = 1024;
 
 /// What `check` says of a batch that may be answered without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct ProducerState {
     entries: BTreeMap<ProducerId, Entry>,
     /// The same producers by their last record's offset: the longest silent one first.
     silence: BTreeSet<(Offset, ProducerId)>,
+    /// Not known yet, for their first batch found no room: what they sent behind it must not get in front.
+    refused: BTreeMap<ProducerId, (ProducerEpoch, Sequence)>,
     max: usize,
 }
 
@@ -70,7 +74,12 @@ impl ProducerState {
     /// Empty. `max` is `Limits::producers_per_log_max`.
     pub fn new(max: u32) -> ProducerState {
         assert!(max > 0);
-        ProducerState { entries: BTreeMap::new(), silence: BTreeSet::new(), max: max as usize }
+        ProducerState {
+            entries: BTreeMap::new(),
+            silence: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            max: max as usize,
+        }
     }
 
     /// From a snapshot's rows; the batches behind it are still to be applied. A producer without a batch here is as silent as its
@@ -94,9 +103,13 @@ impl ProducerState {
     ///
     /// `InvalidProducerEpoch` (47) for an epoch that was replaced; `OutOfOrderSequenceNumber` (45) for a gap, and for a new epoch
     /// that does not begin at 0; `DuplicateSequenceNumber` (46) for a batch that was certainly appended, but so long ago that its
-    /// offset is forgotten: clients take it as done. A producer that is not known may begin anywhere.
+    /// offset is forgotten: clients take it as done. A producer that is not known may begin anywhere, unless it was refused somewhere else.
     pub fn check(&self, producer: &Producer) -> Result<Verdict, ErrorCode> {
-        let Some(entry) = self.entries.get(&producer.id) else { return Ok(Verdict::Accept) };
+        let Some(entry) = self.entries.get(&producer.id) else {
+            let refused = self.refused.get(&producer.id).filter(|(epoch, _)| *epoch == producer.epoch);
+            let behind = refused.is_some_and(|(_, first)| *first != producer.first);
+            return if behind { Err(ErrorCode::OutOfOrderSequenceNumber) } else { Ok(Verdict::Accept) };
+        };
         if producer.epoch < entry.epoch {
             return Err(ErrorCode::InvalidProducerEpoch);
         }
@@ -119,6 +132,19 @@ impl ProducerState {
         Err(if forgotten { ErrorCode::DuplicateSequenceNumber } else { ErrorCode::OutOfOrderSequenceNumber })
     }
 
+    /// A batch of `producer` found no room, though nothing else was wrong with it; it will come again.
+    pub fn refuse(&mut self, producer: &Producer) {
+        let known = self.entries.contains_key(&producer.id);
+        let before = self.refused.get(&producer.id).is_some_and(|(epoch, _)| *epoch == producer.epoch);
+        if known || before {
+            return;
+        }
+        if self.refused.len() == REFUSED_MAX {
+            self.refused.pop_first();
+        }
+        self.refused.insert(producer.id, (producer.epoch, producer.first));
+    }
+
     /// A batch stands in the log at `base`. Nothing is checked: what stands there was accepted, here or by another leader.
     pub fn apply(&mut self, now: WallMs, base: Offset, info: &BatchInfo) {
         let Some(producer) = info.producer.filter(|_| !info.control) else { return };
@@ -130,6 +156,7 @@ impl ProducerState {
         if !self.entries.contains_key(&id) && self.entries.len() == self.max {
             self.forget_longest_silent();
         }
+        self.refused.remove(&id);
         let entry = self.entries.entry(id).or_insert_with(|| Entry::new(epoch, now));
         self.silence.remove(&(entry.last_offset(), id));
         if entry.epoch != epoch {
@@ -304,6 +331,26 @@ mod tests {
             max_timestamp: WallMs(timestamp),
             producer: Some(producer),
         }
+    }
+
+    #[test]
+    fn what_was_sent_behind_a_refused_first_batch_does_not_get_in_front() {
+        let batch = |epoch, first: i32| Producer {
+            id: ProducerId(7),
+            epoch: ProducerEpoch(epoch),
+            first: Sequence(first),
+            last: Sequence(first),
+        };
+        let mut state = ProducerState::new(4);
+        assert_eq!(state.check(&batch(0, 1)), Ok(Verdict::Accept), "nothing is known of it");
+        state.refuse(&batch(0, 0));
+        state.refuse(&batch(0, 1));
+        assert_eq!(state.check(&batch(0, 1)), Err(ErrorCode::OutOfOrderSequenceNumber));
+        assert_eq!(state.check(&batch(1, 0)), Ok(Verdict::Accept), "it began anew");
+        assert_eq!(state.check(&batch(0, 0)), Ok(Verdict::Accept));
+        state.apply(WallMs(1), Offset(0), &info(batch(0, 0), 1));
+        assert_eq!(state.check(&batch(0, 1)), Ok(Verdict::Accept));
+        assert!(state.refused.is_empty());
     }
 
     /// A log's end and clock around the state, driven by the lines of a transcript.

@@ -222,13 +222,18 @@ impl Store {
         }
         let waiting: u32 = log.open.iter().map(|segment| segment.end - segment.written_to).sum();
         if log.full_until.is_some() && waiting >= trickle {
+            log.refuse(batches, &how);
             return Err(AppendError::NoSpace);
         }
         if crowded || log.open.len() > OPEN_SEGMENTS_MAX {
+            log.refuse(batches, &how);
             return Err(AppendError::Memory(Refused { account: Account::Tail, wanted: batches.bytes.len(), left: 0 }));
         }
         let mut shared = Shared { now, pool, block, chunk_bytes_max, segment_bytes_max };
         let appended = log.append(&mut shared, batches, &how);
+        if matches!(appended, Err(AppendError::Memory(_))) {
+            log.refuse(batches, &how);
+        }
         self.dirty.insert(slot);
         self.settle.insert(slot);
         appended

@@ -276,6 +276,11 @@ impl Churn {
         match (topic.error_code, known) {
             (ErrorCode::None, Known::There(_)) if topic.topic_id == self.last_id => self.step = Step::Delete,
             (ErrorCode::None, Known::Unsure(Some(_))) if topic.topic_id == self.last_id => self.step = Step::Delete,
+            // Taken for gone, for the shard that was asked had not heard of it yet.
+            (ErrorCode::None, Known::Unsure(None)) if topic.topic_id == self.last_id && !self.sure => {
+                self.known = Known::Unsure(context.ledger.by_id(topic.topic_id));
+                self.step = Step::Delete;
+            }
             (ErrorCode::None, Known::Unsure(None)) => {
                 self.exists(context, topic.topic_id);
                 (self.sure, self.alone) = (false, false);
