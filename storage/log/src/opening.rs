@@ -548,9 +548,30 @@ fn survey(opening: &mut Opening, at: u64, piece: &[u8]) -> Stage {
     if at < found.ring_bytes && !piece.is_empty() {
         return Stage::Survey { at };
     }
+    drop_stale(&mut opening.candidates);
     match opening.candidates.last_key_value() {
         None => Stage::Resume,
         Some((_, newest)) => Stage::Fold { next: newest.header.horizon.max(1) },
+    }
+}
+
+/// Leaves the groups that may count.
+///
+/// A life that wrote a group took all behind the one before it for torn: what an older life has there is dead, however intact. And a
+/// group that needs nothing older may have outlived what was written before it, of which nobody was told: then what it says is not
+/// known to follow on anything, and the groups that were flushed are still there.
+fn drop_stale(candidates: &mut BTreeMap<u64, Candidate>) {
+    let mut life = 0;
+    candidates.retain(|_, candidate| {
+        life = life.max(candidate.header.life);
+        candidate.header.life == life
+    });
+    while let Some((_, newest)) = candidates.last_key_value() {
+        let from = newest.header.horizon.max(1);
+        if from <= newest.header.flushed || candidates.contains_key(&from) {
+            return;
+        }
+        candidates.split_off(&from);
     }
 }
 

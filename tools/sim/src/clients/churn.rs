@@ -378,6 +378,8 @@ impl Churn {
             }
             error if context.ledger.legal(error) => {
                 self.doubt |= error == ErrorCode::KafkaStorageError;
+                // Some shards may have heard of it.
+                self.sure = false;
                 self.step = Step::Find;
             }
             error => context.fail("a topic that exists can be deleted", format!("{}: {error:?}", self.name)),
@@ -410,6 +412,7 @@ impl Client for Churn {
             if !lost.is_empty() {
                 self.step = Step::Find;
                 self.alone = false;
+                self.sure &= !self.doubt;
             }
         }
     }
