@@ -83,10 +83,10 @@ pub fn limits(memory: u64, descriptors: u64, shards: usize, data_dir: &Path) -> 
     Ok(limits)
 }
 
-/// Spare files take at most a fiftieth of what is free at the start, for all shards together; half of it may be filled with zeroes.
+/// Spare files take at most a twentieth of what is free at the start, for all shards together; those of zeroes a fiftieth.
 pub fn bound_spares(limits: &mut Limits, free_bytes: u64, shards: usize) {
-    limits.spare_bytes_max = limits.spare_bytes_max.min(free_bytes / 50 / shards as u64);
-    let filled = limits.spare_bytes_max / 2 / u64::from(limits.spare_fill_bytes).max(1);
+    limits.spare_bytes_max = limits.spare_bytes_max.min(free_bytes / 20 / shards as u64);
+    let filled = free_bytes / 50 / shards as u64 / u64::from(limits.spare_fill_bytes).max(1);
     limits.spare_fill_files_max = limits.spare_fill_files_max.min(filled.min(u64::from(u32::MAX)) as u32);
 }
 
@@ -109,7 +109,9 @@ mod tests {
         assert!(limits(100 << 20, 1024, 2).is_err());
         let mut young = Limits::production(1 << 30);
         bound_spares(&mut young, 40 << 30, 2);
-        assert!(young.spare_bytes_max <= 410 << 20 && young.spare_fill_files_max == 3);
+        assert!(young.spare_bytes_max <= 1 << 30 && young.spare_fill_files_max == 4);
+        bound_spares(&mut young, 10 << 30, 2);
+        assert!(young.spare_bytes_max <= 256 << 20 && young.spare_fill_files_max == 1);
         bound_spares(&mut young, 1 << 20, 2);
         assert_eq!(young.spare_fill_files_max, 0, "a full disk gets no zeroes");
         assert!(!cpus().is_empty() && memory_bytes(None) > 0);

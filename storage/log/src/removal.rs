@@ -154,9 +154,12 @@ impl Store {
             self.reads.index_dropped(id, base);
             let path = |extension: &str| format!("{dir}/{}", file_name(base, extension));
             let read = self.reads.reading(id, segment.file);
-            let spare = if read { None } else { self.reserve_spare(segment.overwritten) };
-            let mut steps =
-                vec![Step::lenient(segment.file.map(|file| DiskKind::Close { file }).into_iter().collect())];
+            let spare = if read { None } else { self.reserve_front(segment.overwritten) };
+            let longer = spare.as_ref().filter(|spare| spare.bytes < segment.overwritten);
+            let cut =
+                longer.zip(segment.file).map(|(spare, file)| DiskKind::Truncate { file, bytes: spare.bytes.into() });
+            let close = segment.file.map(|file| DiskKind::Close { file }).into_iter().collect();
+            let mut steps = vec![Step::of(cut.into_iter().collect()), Step::lenient(close)];
             let mut gone = vec!["index", "timeindex", "snapshot"];
             if spare.is_none() {
                 gone.insert(0, "log");

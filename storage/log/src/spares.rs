@@ -111,6 +111,15 @@ impl Store {
         self.spares.swept = true;
     }
 
+    /// As `reserve_spare`; of a file that is too long for the room that is left, the front: the caller cuts it to the spare's length.
+    pub(crate) fn reserve_front(&mut self, bytes: u32) -> Option<Spare> {
+        let limits = &self.config.limits;
+        let room = limits.spare_bytes_max.saturating_sub(self.spares.bytes).min(u64::from(u32::MAX)) as u32;
+        // A front that is shorter than one of zeroes would be is not worth a file's place.
+        let fits = bytes <= room || room >= limits.spare_fill_bytes;
+        if fits { self.reserve_spare(bytes.min(room)) } else { None }
+    }
+
     /// A place in the pool for a file of which `bytes` may be overwritten, when there is one.
     pub(crate) fn reserve_spare(&mut self, bytes: u32) -> Option<Spare> {
         if !self.spares_wanted() {
@@ -163,7 +172,9 @@ impl Store {
             // Where the journal or memory is short, or much is waiting, any file is better than the right one.
             return if crowded || inline > most { Ok(None) } else { Err(NotYet) };
         }
-        let Some(spare) = self.spares.ready.pop() else { return Ok(None) };
+        // The longest: it covers most.
+        let longest = (0..self.spares.ready.len()).max_by_key(|at| self.spares.ready[*at].bytes);
+        let Some(spare) = longest.map(|at| self.spares.ready.remove(at)) else { return Ok(None) };
         self.spares.forget(&spare);
         Ok(Some(spare))
     }

@@ -134,6 +134,13 @@ fn files_of_segments_that_went_are_written_again() {
     world.create(p, "orders-0");
     segments_that_went(&mut world, p);
     assert!(world.disk.given > 0 && spares(&world) > 0, "{:?}", world.disk.paths().keys());
+    let lengths =
+        world.disk.paths().into_iter().filter(|(path, _)| path.contains(".spare-")).map(|(_, bytes)| bytes.len());
+    let lengths: Vec<usize> = lengths.collect();
+    assert!(
+        lengths.len() > 1 && lengths.iter().sum::<usize>() < world.limits.spare_bytes_max as usize + 512,
+        "{lengths:?}"
+    );
     let before = world.disk.own_flushes;
     world.create(q, "others-0");
     for n in 0..7 {
