@@ -112,7 +112,9 @@ impl Directory {
             () => Ok(()),
         };
         fs::remove_file(&path).map_err(failed("remove"))?;
-        let free_bytes = status.f_bavail.saturating_mul(status.f_bsize as u64);
+        // A file system without a size (ramfs) says nothing of what is left.
+        let sized = status.f_blocks > 0;
+        let free_bytes = if sized { status.f_bavail.saturating_mul(status.f_bsize as u64) } else { u64::MAX };
         Ok(FileSystem { name, direct_io, journal_flush_covers, free_bytes })
     }
 
@@ -236,6 +238,7 @@ fn kind(magic: u64) -> (String, bool) {
         0x9123_683e => ("btrfs".into(), false),
         0x2fc1_2fc1 => ("zfs".into(), false),
         0x0102_1994 => ("tmpfs: lost at a reboot".into(), false),
+        0x8584_58f6 => ("ramfs: lost at a reboot".into(), false),
         0x794c_7630 => ("overlayfs".into(), false),
         0x6969 => ("nfs".into(), false),
         other => (format!("file system {other:#x}"), false),

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use ringmain_disk::DiskError;
+
 #[derive(Debug)]
 pub enum StartError {
     /// A file or directory of the data directory could not be used.
@@ -88,6 +90,11 @@ fn path_remedy(error: &io::Error) -> &'static str {
         Some(libc::EROFS) => "mount it writable, or give another --data-dir",
         Some(libc::EACCES | libc::EPERM) => "give this user the right to write there, or give another --data-dir",
         Some(libc::ENOTDIR | libc::EEXIST) => "give a directory as --data-dir",
+        Some(DiskError::DAMAGED) => {
+            "see `ringmain log verify`; restore the directory from a copy, or give another --data-dir"
+        }
+        Some(DiskError::NEWER) => "start it with the newer ringmain, or give another --data-dir",
+        Some(libc::ENOENT) => "restore it from a copy, or give another --data-dir",
         Some(libc::EIO) => "check the disk (dmesg), or give another --data-dir",
         _ => "give another --data-dir",
     }

@@ -97,6 +97,8 @@ fn cores(page: &mut Page, cores: &[Core]) {
     per_core(page, cores, (name, "counter", "Bytes of record batches produced."), |core| core.bytes_in.get());
     let name = "ringmain_bytes_out_total";
     per_core(page, cores, (name, "counter", "Bytes of record batches fetched."), |core| core.bytes_out.get());
+    let (name, help) = ("ringmain_no_space_total", "Times that a partition found no space left on its disk.");
+    per_core(page, cores, (name, "counter", help), |core| core.no_space.get());
     let name = "ringmain_connections_closed_total";
     page.family(name, "counter", "Client connections closed, by reason.");
     for (at, reason) in CLOSES.iter().enumerate() {

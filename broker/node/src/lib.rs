@@ -73,7 +73,10 @@ impl std::fmt::Display for Started {
             writeln!(f, "  admin    http://{admin}/metrics")?;
         }
         writeln!(f, "  cores    {:?}, one shard each, {} MiB in all", self.cores, self.memory_bytes >> 20)?;
-        let writes = if self.direct_io { "direct writes" } else { "buffered writes (no O_DIRECT here)" };
+        let writes = match self.direct_io {
+            true => "direct writes",
+            false => "buffered writes with fdatasync (no O_DIRECT on this file system)",
+        };
         writeln!(
             f,
             "  data     {} ({}): {writes}, acknowledged once flushed",
@@ -88,7 +91,8 @@ impl std::fmt::Display for Started {
             )?,
             Err(why) => writeln!(f, "  flush    each touched file has its own ({why})")?,
         }
-        write!(f, "  next     echo hello | kcat -P -b {host}:{port} -t first; kcat -C -e -b {host}:{port} -t first")
+        writeln!(f, "  next     echo hello | kcat -P -b {host}:{port} -t first; kcat -C -e -b {host}:{port} -t first")?;
+        write!(f, "  stop     Ctrl-C")
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ringmain_disk::DiskError;
 use ringmain_log::{Damage, Recovery};
 use ringmain_session::Close;
 use ringmain_shard::Note;
@@ -17,6 +18,8 @@ const DAMAGE_LINES: usize = 20;
 
 pub(crate) struct LogLines {
     shard: u16,
+    /// Before that a failure ends the start, which says so itself, in one line.
+    ready: bool,
     /// Knows the topics' names, on whichever core they came up.
     metrics: Arc<Metrics>,
     rate: Rate,
@@ -47,7 +50,7 @@ impl Rate {
 
 impl LogLines {
     pub(crate) fn new(shard: ShardId, metrics: Arc<Metrics>) -> LogLines {
-        LogLines { shard: shard.0, metrics, rate: Rate::default() }
+        LogLines { shard: shard.0, ready: false, metrics, rate: Rate::default() }
     }
 
     fn name(&self, partition: Partition) -> String {
@@ -65,6 +68,19 @@ impl LogLines {
             0 => tracing::warn!(shard, %peer, "connection closed: {what}"),
             _ => tracing::warn!(shard, %peer, left_out, "connection closed: {what}"),
         }
+    }
+
+    /// Of thousands of partitions that wait, a few are told.
+    fn no_space(&mut self, now: Now, partition: Partition, error: &DiskError) {
+        let Some(left_out) = self.rate.take(now.mono) else { return };
+        let (shard, partition) = (self.shard, self.name(partition));
+        tracing::warn!(
+            shard,
+            partition,
+            left_out,
+            %error,
+            "no space left: records are refused with error 56 until there is some; make room on that file system"
+        );
     }
 
     fn recovered(&self, partition: Partition, report: &Recovery) {
@@ -97,6 +113,7 @@ fn unusual(why: &Close) -> Option<String> {
     match why {
         Close::Eof | Close::Idle | Close::Shutdown | Close::Errno(_) => None,
         Close::Slow => Some("too slow in sending a request or taking a reply".into()),
+        Close::TooMany => Some("too many connections, in all or from its address".into()),
         Close::Memory => Some("no memory left for it".into()),
         Close::Protocol(what) => Some(format!("not Kafka's protocol: {what}")),
         Close::TooLarge { bytes, max } => {
@@ -109,7 +126,11 @@ impl NoteSink for LogLines {
     fn note(&mut self, now: Now, note: &Note) {
         let shard = self.shard;
         match note {
-            Note::Ready => tracing::debug!(shard, "ready"),
+            Note::Ready => {
+                self.ready = true;
+                tracing::debug!(shard, "ready")
+            }
+            Note::Fenced { .. } if !self.ready => {}
             Note::Stopped => tracing::debug!(shard, "stopped"),
             Note::Recovered { partition, report } => self.recovered(*partition, report),
             Note::Truncated { partition, to } => {
@@ -121,6 +142,10 @@ impl NoteSink for LogLines {
                 %error,
                 "the log directory failed and takes no more writes: check the disk, then restart"
             ),
+            Note::NoSpace { partition, error } => self.no_space(now, *partition, error),
+            Note::SpaceAgain { partition } => {
+                tracing::info!(shard, partition = self.name(*partition), "there is space again: records are taken")
+            }
             Note::Closed { peer, why, .. } => self.closed(now, *peer, why),
             Note::Image(_)
             | Note::Acked { .. }

@@ -40,7 +40,7 @@ pub(crate) const BUCKETS_NS: [u64; 18] = {
 };
 pub(crate) const PHASES: [&str; 6] = ["queue", "local", "remote", "throttle", "send", "total"];
 /// Closes that the notes tell of; a client that goes by itself is none.
-pub(crate) const CLOSES: [&str; 6] = ["idle", "slow", "memory", "protocol", "too_large", "errno"];
+pub(crate) const CLOSES: [&str; 7] = ["idle", "slow", "memory", "protocol", "too_large", "network_error", "too_many"];
 /// Error codes run from -1; what is above is not told apart.
 const CODES: usize = 160;
 
@@ -105,6 +105,7 @@ pub(crate) struct Core {
     pub(crate) messages_in: Counter,
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
+    pub(crate) no_space: Counter,
     /// In the order of `Gauges`.
     pub(crate) gauges: [Counter; GAUGES.len()],
     /// What was left out of `partitions` because there are too many.
@@ -229,6 +230,7 @@ impl Core {
             messages_in: Counter::default(),
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
+            no_space: Counter::default(),
             gauges: Default::default(),
             partitions_left_out: Counter::default(),
             partitions: Mutex::new(Vec::new()),
@@ -262,6 +264,7 @@ fn close_at(why: &Close) -> Option<usize> {
         Close::Protocol(_) => Some(3),
         Close::TooLarge { .. } => Some(4),
         Close::Errno(_) => Some(5),
+        Close::TooMany => Some(6),
     }
 }
 
@@ -393,7 +396,8 @@ impl NoteSink for CoreSink {
                     cell.high_watermark.set(u64::try_from(report.end.0).unwrap_or(0));
                 }
             }
-            Note::Truncated { .. } => {}
+            Note::NoSpace { .. } => self.core().no_space.add(1),
+            Note::Truncated { .. } | Note::SpaceAgain { .. } => {}
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -74,19 +75,18 @@ pub fn run(config: NodeConfig, hooks: Hooks) -> Result<(), StartError> {
 fn plan(config: &NodeConfig) -> Result<Plan, StartError> {
     let descriptors = resources::raise_descriptors();
     resources::check_locked_memory()?;
+    resources::check_file_size()?;
     // Before anything is written: without io_uring nothing works.
     drop(Ring::new(&RingConfig::new(ShardId(0), 4)).map_err(StartError::IoUring)?);
     let node_id = node_id(config)?;
     check_properties(config)?;
+    config.cores.map(check_cores).transpose()?;
     let directory = Directory::open(&config.data_dir)?;
     let found = directory.layout()?;
     let file_system = directory.probe()?;
     let available = resources::cpus();
     let cores = config.cores.or(found.map(|layout| layout.cores)).unwrap_or(available.len());
-    if cores == 0 || cores > 1024 {
-        let (name, value) = ("cores".into(), cores.to_string());
-        return Err(StartError::Config { name, value, allowed: "1 to 1024".into() });
-    }
+    check_cores(cores)?;
     let memory_bytes = resources::memory_bytes(config.memory_bytes);
     let mut limits = resources::limits(memory_bytes, descriptors, cores, &directory.path)?;
     resources::bound_spares(&mut limits, file_system.free_bytes, cores);
@@ -112,6 +112,13 @@ fn plan(config: &NodeConfig) -> Result<Plan, StartError> {
         listen,
         admin,
     })
+}
+
+fn check_cores(cores: usize) -> Result<(), StartError> {
+    if (1..=1024).contains(&cores) {
+        return Ok(());
+    }
+    Err(StartError::Config { name: "cores".into(), value: cores.to_string(), allowed: "1 to 1024".into() })
 }
 
 fn node_id(config: &NodeConfig) -> Result<i32, StartError> {
@@ -263,7 +270,7 @@ fn serve(
     let _serving = serving.map_err(|error| StartError::Failed(format!("admin port: {error}")))?;
     let layout = plan.layout;
     let (cores, directory) = start_cores(plan, observed(metrics, hooks.sinks), &reports)?;
-    match until_ready(&inbox, count)? {
+    match until_ready(&inbox, count, &directory.path)? {
         Begin::Ready => {
             settle_layout(&directory, layout)?;
             let ready_ms = begun.elapsed().as_millis() as u64;
@@ -403,7 +410,8 @@ enum Begin {
     Signalled,
 }
 
-fn until_ready(inbox: &Receiver<Report>, count: usize) -> Result<Begin, StartError> {
+/// `path`: of the data directory, below which what failed is named.
+fn until_ready(inbox: &Receiver<Report>, count: usize, path: &Path) -> Result<Begin, StartError> {
     let mut ready = 0;
     while ready < count {
         match inbox.recv() {
@@ -411,7 +419,7 @@ fn until_ready(inbox: &Receiver<Report>, count: usize) -> Result<Begin, StartErr
             Ok(Report::Signal) => return Ok(Begin::Signalled),
             Ok(Report::Fenced(error)) => {
                 let cause = std::io::Error::from_raw_os_error(error.errno);
-                return Err(StartError::path(error.operation, error.path, cause));
+                return Err(StartError::path(error.operation, path.join(error.path), cause));
             }
             Ok(Report::Failed(why)) => return Err(StartError::Failed(why)),
             Ok(Report::Stopped) => {}

@@ -147,6 +147,7 @@ mod tests {
             log_append_time: false,
             producer_expiration_ms: u64::MAX,
             flush: FlushMode::Group,
+            reserve_bytes: 0,
         }
     }
 

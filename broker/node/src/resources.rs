@@ -13,6 +13,8 @@ const DESCRIPTORS_PER_SHARD_MIN: u64 = 96;
 const DESCRIPTORS_MIN: u64 = 64;
 /// glommio does not start an executor below this.
 const LOCKED_BYTES_MIN: u64 = 512 << 10;
+/// The largest segment that a topic can ask for.
+const FILE_BYTES_MIN: u64 = 1 << 31;
 /// Below this a shard has no room for a frame of 1 MiB and its reply.
 const MEMORY_PER_SHARD_MIN: u64 = 64 << 20;
 
@@ -40,6 +42,18 @@ pub fn check_locked_memory() -> Result<(), StartError> {
     match getrlimit(Resource::Memlock).current {
         Some(has) if has < LOCKED_BYTES_MIN => {
             Err(StartError::Limit { name: "RLIMIT_MEMLOCK (locked memory in bytes)", has, needs: LOCKED_BYTES_MIN })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A write beyond this limit of a file's size would end the process with SIGXFSZ.
+pub fn check_file_size() -> Result<(), StartError> {
+    let limit = getrlimit(Resource::Fsize);
+    let _ = setrlimit(Resource::Fsize, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    match getrlimit(Resource::Fsize).current {
+        Some(has) if has < FILE_BYTES_MIN => {
+            Err(StartError::Limit { name: "RLIMIT_FSIZE (bytes of a file)", has, needs: FILE_BYTES_MIN })
         }
         _ => Ok(()),
     }

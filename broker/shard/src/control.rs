@@ -110,6 +110,8 @@ impl Shard {
             log_append_time: false,
             producer_expiration_ms: u64::MAX,
             flush: FlushMode::Group,
+            // Deleting a topic is what makes room on a full disk: thousands of changes fit.
+            reserve_bytes: self.config.limits.segment_allocate_bytes / 4,
         };
         let log = self.store.create(now, Partition::METADATA, LOG_NAME, config);
         self.control = Some(Control {
@@ -264,7 +266,7 @@ impl Shard {
             Call::Control { request } => {
                 let decided = decide(&mut control.controller, now, &request);
                 match decided.reply {
-                    Reply::Frame(parts) => (decided.records, Return::Control(parts)),
+                    Reply::Answer(answer) => (decided.records, Return::Control(answer.parts, answer.error)),
                     Reply::Close(why) => return self.answer(id, Return::Close(why), out),
                 }
             }

@@ -4,6 +4,7 @@ use ringmain_session::{Close, Request};
 use ringmain_types::*;
 use ringmain_wire as wire;
 
+use crate::api::Answered;
 use crate::api::control::is_control;
 use crate::api::local::{self, Local, LocalContext, is_local};
 use crate::asked::{Asked, Dealt};
@@ -67,8 +68,8 @@ impl Shard {
     fn answer_here(&mut self, now: Now, request: &Request, created: Option<&[(String, ErrorCode)]>, out: &mut Effects) {
         let context = LocalContext { image: &self.image, config: &self.config, broker_config: &self.broker_config };
         match local::answer(&context, request, created) {
-            Local::Reply(parts) => {
-                self.reply(now, &ReplyTo::new(now, request), parts, (ErrorCode::None, false), out);
+            Local::Reply(Answered { parts, error }) => {
+                self.reply(now, &ReplyTo::new(now, request), parts, (error, false), out);
             }
             Local::Create(names) => {
                 let deadline = now.mono.plus_ms(REQUEST_MS);
@@ -148,7 +149,7 @@ impl Shard {
     fn decided(&mut self, now: Now, key: Key, result: Return, out: &mut Effects) {
         let Some(Job { to, work, remote, .. }) = self.take_job(key) else { return };
         match (work, result) {
-            (_, Return::Control(parts)) => self.reply(now, &to, parts, (ErrorCode::None, remote), out),
+            (_, Return::Control(parts, error)) => self.reply(now, &to, parts, (error, remote), out),
             (Work::AutoCreate(request), Return::AutoCreated(created)) => {
                 self.answer_here(now, &request, Some(&created), out);
             }

@@ -115,6 +115,15 @@ pub enum Note {
         dir: DirId,
         error: DiskError,
     },
+    /// A log waits for space on its disk: what does not fit in the journal is refused meanwhile.
+    NoSpace {
+        partition: Partition,
+        error: DiskError,
+    },
+    /// After `NoSpace`.
+    SpaceAgain {
+        partition: Partition,
+    },
     /// A connection was closed for a reason worth a log line (the node limits their rate).
     Closed {
         connection: ConnectionId,

@@ -277,6 +277,7 @@ pub(crate) fn log_config(config: &TopicConfig) -> LogConfig {
         log_append_time: config.timestamp_type == TimestampType::LogAppendTime,
         producer_expiration_ms: config.producer_expiration_ms,
         flush: flush_mode(config),
+        reserve_bytes: 0,
     }
 }
 

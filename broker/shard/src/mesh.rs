@@ -116,7 +116,8 @@ pub enum Return {
     Describe(Vec<LogView>),
     Producers(Vec<Result<Vec<ProducerView>, ErrorCode>>),
     /// A whole reply frame.
-    Control(Vec<Buf>),
+    /// A whole reply frame, and the first error in it.
+    Control(Vec<Buf>, ErrorCode),
     AutoCreated(Vec<(String, ErrorCode)>),
     Failed(ErrorCode),
     /// The request's body does not parse: with the reason.

@@ -85,7 +85,7 @@ impl Sessions {
             || of_address >= self.limits.connections_per_address_max
         {
             out.net.push(NetOp::Close { connection: id });
-            out.notes.push(Note::Closed { connection: id, peer, why: Close::Memory });
+            out.notes.push(Note::Closed { connection: id, peer, why: Close::TooMany });
             return;
         }
         let session = Session::open(id, Transport::Plain, &self.limits, now);

@@ -178,7 +178,9 @@ impl Shard {
             Input::Received { connection, incoming } => self.received(now, connection, incoming, out),
             Input::Sent { connection, bytes } => {
                 if let Some(found) = self.sessions.get_mut(connection) {
-                    found.session.sent(now, bytes);
+                    let mut released = Vec::new();
+                    found.session.sent(now, bytes, &mut released);
+                    self.requests.extend(released);
                     self.sessions.touch(connection);
                 }
             }
@@ -438,6 +440,8 @@ impl Shard {
                 }
             }
             StoreEvent::Found { token, result, .. } => self.find_done(token, result, out),
+            StoreEvent::NoSpace { partition, error } => out.notes.push(Note::NoSpace { partition, error }),
+            StoreEvent::SpaceAgain { partition } => out.notes.push(Note::SpaceAgain { partition }),
             StoreEvent::Fenced { dir, error } => {
                 out.notes.push(Note::Fenced { dir, error });
                 self.control_fenced(out);

@@ -82,6 +82,8 @@ pub enum Close {
     Slow,
     Shutdown,
     Memory,
+    /// More connections than are allowed, in all or from its address.
+    TooMany,
     /// Not Kafka's protocol: with what it looked like.
     Protocol(String),
     TooLarge {

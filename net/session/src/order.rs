@@ -6,6 +6,7 @@ use ringmain_buffer::Buf;
 use ringmain_wire::Overlap;
 
 use crate::ReplySlot;
+use crate::output::cost;
 
 /// ```text
 /// slots:   answered, gone | waits for its turn .. not answered .. | not given out yet
@@ -18,6 +19,8 @@ pub(crate) struct Order {
     unanswered_max: usize,
     /// The request under way runs alone.
     barrier: bool,
+    /// Of the replies that wait for an earlier one.
+    cost: usize,
 }
 
 enum Place {
@@ -28,7 +31,7 @@ enum Place {
 
 impl Order {
     pub(crate) fn new(unanswered_max: usize) -> Order {
-        Order { first: 0, places: VecDeque::new(), unanswered: 0, unanswered_max, barrier: false }
+        Order { first: 0, places: VecDeque::new(), unanswered: 0, unanswered_max, barrier: false, cost: 0 }
     }
 
     pub(crate) fn unanswered(&self) -> usize {
@@ -58,15 +61,22 @@ impl Order {
         let index = slot.0.checked_sub(self.first).expect("a slot that is not answered yet");
         let place = self.places.get_mut(index as usize).expect("a slot that was given out");
         assert!(matches!(place, Place::Unanswered), "a slot is answered once");
+        self.cost += parts.iter().map(cost).sum::<usize>();
         *place = Place::Answered(parts);
         self.unanswered -= 1;
         self.barrier = false;
         while let Some(Place::Answered(_)) = self.places.front() {
             self.first += 1;
             if let Some(Place::Answered(parts)) = self.places.pop_front() {
+                self.cost -= parts.iter().map(cost).sum::<usize>();
                 parts.into_iter().for_each(&mut ready);
             }
         }
+    }
+
+    /// What the replies that wait for earlier ones cost.
+    pub(crate) fn cost(&self) -> usize {
+        self.cost
     }
 
     /// Parts of replies that wait for earlier ones.

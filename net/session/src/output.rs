@@ -14,13 +14,27 @@ pub(crate) struct Output {
     parts: VecDeque<Buf>,
     /// Of the send under way; 0 without one.
     sending: usize,
+    /// What all parts cost, see `cost`.
+    cost: usize,
+}
+
+/// Whatever its size, a part has a block or an allocation, and its place in the list.
+const PART_COST: usize = 256;
+
+pub(crate) fn cost(part: &Buf) -> usize {
+    part.len() + PART_COST
 }
 
 impl Output {
     pub(crate) fn push(&mut self, part: Buf) {
         if !part.is_empty() {
+            self.cost += cost(&part);
             self.parts.push_back(part);
         }
+    }
+
+    pub(crate) fn cost(&self) -> usize {
+        self.cost
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -56,8 +70,9 @@ impl Output {
         self.sending = 0;
         while left > 0 {
             let Some(part) = self.parts.pop_front() else { break };
+            self.cost -= cost(&part);
             if part.len() > left {
-                self.parts.push_front(part.slice(left..part.len()));
+                self.push_front(part.slice(left..part.len()));
                 break;
             }
             left -= part.len();
@@ -66,6 +81,11 @@ impl Output {
         if self.parts.is_empty() && self.parts.capacity() > SEND_PARTS_MAX {
             self.parts = VecDeque::new();
         }
+    }
+
+    fn push_front(&mut self, part: Buf) {
+        self.cost += cost(&part);
+        self.parts.push_front(part);
     }
 
     pub(crate) fn held(&self) -> impl Iterator<Item = &Buf> {

@@ -26,7 +26,7 @@ const LENT_BYTES: usize = 128 << 10;
 /// bytes -> frame -> waiting -> requests ... replies -> output -> bytes
 ///    \-> backlog -^
 /// ```
-/// While a request runs alone, or the connection's share of unanswered ones is used up, what arrives goes to the backlog; and while
+/// While a request runs alone, or the connection's share of unanswered ones or of unsent replies is used up, what arrives goes to the backlog; and while
 /// anything is there or waits, nothing is read. So no queue here is longer than what one receive brings.
 pub struct Session {
     id: ConnectionId,
@@ -40,6 +40,8 @@ pub struct Session {
     waiting: Option<Waiting>,
     order: Order,
     output: Output,
+    /// No request runs while unsent replies cost more.
+    unsent_max: usize,
     pace: Pace,
     /// Not read before, by a quota's order.
     muted_until: Instant,
@@ -70,6 +72,7 @@ impl Session {
             waiting: None,
             order: Order::new(usize::from(limits.requests_inflight_max)),
             output: Output::default(),
+            unsent_max: limits.connection_unsent_bytes_max as usize,
             pace: Pace::new(limits, now.mono),
             muted_until: Instant(0),
             fresh: true,
@@ -187,11 +190,16 @@ impl Session {
         parts
     }
 
-    /// The send under way is over. Drivers send all of it; were it less, the rest would come out of `outgoing` again.
-    pub fn sent(&mut self, now: Now, bytes: usize) {
+    /// The send under way is over. Drivers send all of it; were it less, the rest would come out of `outgoing` again. `out` gets
+    /// requests that waited for it.
+    pub fn sent(&mut self, now: Now, bytes: usize, out: &mut Vec<Request>) {
         self.now = now.mono;
+        let clogged = self.clogged();
         self.output.sent(bytes);
         self.pace.send_over(now.mono);
+        if clogged && self.failed.is_none() {
+            self.failed = self.release(now, out).err();
+        }
     }
 
     /// Blocks kept alive by unsent replies, those that wait for an earlier reply included.
@@ -237,7 +245,12 @@ impl Session {
 
     /// No request may be taken out of what arrives.
     fn blocked(&self) -> bool {
-        self.waiting.is_some() || self.order.full()
+        self.waiting.is_some() || self.order.full() || self.clogged()
+    }
+
+    /// The client does not take its replies, or lets them wait for one that takes long.
+    fn clogged(&self) -> bool {
+        self.output.cost() + self.order.cost() > self.unsent_max
     }
 
     fn take_backlog(&mut self, now: Now, pool: &mut Pool, out: &mut Vec<Request>) -> Result<(), Close> {
@@ -363,14 +376,14 @@ impl Session {
     fn release(&mut self, now: Now, out: &mut Vec<Request>) -> Result<(), Close> {
         loop {
             if let Some(waiting) = self.waiting.take() {
-                if !self.order.may_run(waiting.overlap) {
+                if !self.order.may_run(waiting.overlap) || self.clogged() {
                     self.waiting = Some(waiting);
                     return Ok(());
                 }
                 let slot = self.order.run(waiting.overlap);
                 out.push(Request { slot, ..waiting.request });
             }
-            if self.order.full() {
+            if self.order.full() || self.clogged() {
                 return Ok(());
             }
             let Some(frame) = self.next_in_backlog()? else { return Ok(()) };

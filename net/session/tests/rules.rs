@@ -196,10 +196,40 @@ fn several_replies_leave_in_one_send() {
     rig.reply(0, ReplySlot(0), vec![a]);
     assert_eq!(rig.session.outgoing(5).concat(), b"aabbc");
     assert!(rig.session.outgoing(5).is_empty());
-    rig.session.sent(now(0), 5);
+    rig.session.sent(now(0), 5, &mut rig.out);
     assert_eq!(rig.session.outgoing(5).concat(), b"c");
-    rig.session.sent(now(0), 1);
+    rig.session.sent(now(0), 1, &mut rig.out);
     assert!(rig.session.quiet() && rig.session.held_bytes() == 0);
+}
+
+#[test]
+fn who_does_not_take_his_replies_has_no_more_requests_run() {
+    let mut rig = tiny();
+    let (max, reply) = (rig.limits.connection_unsent_bytes_max as usize, Buf::copy_of(&[7; 1000]));
+    rig.lend(0, &produce(1).repeat(200)).unwrap();
+    let mut answered = 0;
+    // The first one takes long; what comes behind it is answered, and waits for it.
+    let first = rig.out.remove(0);
+    while let Some(request) = rig.out.pop() {
+        answered += 1;
+        rig.reply(0, request.slot, vec![reply.clone()]);
+    }
+    rig.reply(0, first.slot, vec![reply.clone()]);
+    answered += 1;
+    assert!((max / 1256..=max / 1256 + 4).contains(&answered), "{answered} of 200");
+    assert!(rig.muted());
+    // The rest, in the order they came, as the replies are taken.
+    while !rig.session.quiet() {
+        let bytes = rig.session.outgoing(5000).concat().len();
+        assert!(bytes > 0);
+        rig.session.sent(now(0), bytes, &mut rig.out);
+        for request in std::mem::take(&mut rig.out) {
+            answered += 1;
+            rig.reply(0, request.slot, vec![reply.clone()]);
+        }
+    }
+    assert_eq!(answered, 200);
+    assert!(!rig.muted());
 }
 
 #[test]
@@ -221,7 +251,7 @@ fn silence_is_closed_unless_the_client_waits_for_us() {
     assert_eq!(rig.session.tick(now(10 * idle)), Ok(()));
     rig.reply(20, ReplySlot(0), vec![Buf::copy_of(b"x")]);
     assert_eq!(rig.session.outgoing(10).len(), 1);
-    rig.session.sent(now(30), 1);
+    rig.session.sent(now(30), 1, &mut rig.out);
     assert_eq!(rig.session.deadline(), Some(now(30 + idle).mono));
     assert_eq!(rig.session.tick(now(29 + idle)), Ok(()));
     assert_eq!(rig.session.tick(now(30 + idle)), Err(Close::Idle));
@@ -298,7 +328,7 @@ fn a_client_that_sends_no_more_gets_its_replies() {
         rig.reply(1, slot, vec![Buf::copy_of(&[at])]);
         assert!(!rig.session.finished(), "not while a reply is unsent");
         assert_eq!(&*rig.session.outgoing(100)[0], [at]);
-        rig.session.sent(now(1), 1);
+        rig.session.sent(now(1), 1, &mut rig.out);
         assert_eq!(rig.session.finished(), at == 3);
         assert!(rig.muted());
     }

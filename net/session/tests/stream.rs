@@ -172,16 +172,20 @@ impl World {
         assert!(bytes.len() <= max && parts.len() <= SEND_PARTS_MAX && parts.iter().all(|part| !part.is_empty()));
         if self.sending > 0 {
             assert!(bytes.is_empty(), "one send at a time");
-            self.session.sent(now(self.clock), self.sending);
+            let mut out = Vec::new();
+            self.session.sent(now(self.clock), self.sending, &mut out);
             self.sending = 0;
+            self.ran(out);
         } else {
             // Now and then a driver that sends less.
             let take = if self.random.one_in(4) { self.random.below(bytes.len() + 1) } else { bytes.len() };
             self.sent.extend(&bytes[..take]);
             self.sending = take;
             if take < bytes.len() {
-                self.session.sent(now(self.clock), take);
+                let mut out = Vec::new();
+                self.session.sent(now(self.clock), take, &mut out);
                 self.sending = 0;
+                self.ran(out);
             }
         }
     }

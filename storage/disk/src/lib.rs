@@ -161,6 +161,10 @@ impl DiskError {
     pub const ENOENT: i32 = 2;
     pub const EIO: i32 = 5;
     pub const ENOSPC: i32 = 28;
+    /// EUCLEAN: bytes were read, and are not what was written.
+    pub const DAMAGED: i32 = 117;
+    /// EOPNOTSUPP: bytes of a format that only a newer version knows.
+    pub const NEWER: i32 = 95;
 
     pub fn missing(&self) -> bool {
         self.errno == DiskError::ENOENT

@@ -7,6 +7,7 @@ use ringmain_buffer::{Buf, Pool};
 use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, FileId};
 use ringmain_types::*;
 
+use crate::StoreEvent;
 use crate::commit::gather_writes;
 use crate::jobs::{Job, Step, Then};
 use crate::log::{Dir, Log};
@@ -67,10 +68,10 @@ impl Store {
         if log.full_until.is_some() || log.sweeping {
             return;
         }
-        let closing = self.closing;
+        let early = self.closing || log.config.reserve_bytes > 0;
         self.make_files(pool, id, |s| {
             let whole = s.end / block * block > s.written_to;
-            s.file == SegmentFile::None && (whole || (s.end > 0 && (closing || s.rolled.is_some())))
+            s.file == SegmentFile::None && (whole || (s.end > 0 && (early || s.rolled.is_some())))
         });
         self.allocate_ahead(id);
         self.seal_rolled(id, pool);
@@ -198,9 +199,7 @@ impl Store {
         }
         self.dirty.insert(id.slot);
         match error {
-            None => {
-                self.settle.insert(id.slot);
-            }
+            None => self.file_done(id),
             Some(error) => self.file_failed(now, id, error),
         }
     }
@@ -213,7 +212,23 @@ impl Store {
         let until = now.mono.plus_ms(FULL_RETRY_MS);
         let Some(log) = self.log_any_mut(id) else { return };
         log.full_until = Some(until);
+        if !std::mem::replace(&mut log.full, true) {
+            let partition = log.partition;
+            self.events.push(StoreEvent::NoSpace { partition, error });
+        }
         self.full.insert((until, id.slot));
+        // What is kept for speed goes first.
+        self.release_spares();
+    }
+
+    /// A file was made, extended or sealed.
+    fn file_done(&mut self, id: LogId) {
+        self.settle.insert(id.slot);
+        let Some(log) = self.log_any_mut(id) else { return };
+        if std::mem::take(&mut log.full) {
+            let partition = log.partition;
+            self.events.push(StoreEvent::SpaceAgain { partition });
+        }
     }
 
     /// Space is reserved before anything is written, so that a full disk is met where nothing can be torn.
@@ -222,18 +237,18 @@ impl Store {
         let (first, most) = (limits.trickle_bytes_max.saturating_mul(2), limits.segment_allocate_bytes);
         let Some(log) = self.log_mut(id) else { return };
         let whole = log.config.segment_bytes.next_multiple_of(block);
+        let reserve = log.config.reserve_bytes.next_multiple_of(block);
         let mut wanted = Vec::new();
         for segment in log.open.iter_mut().filter(|segment| !segment.allocating) {
             let Some(file) = segment.file_id() else { continue };
             let rolled = segment.rolled.is_some();
             let must = if rolled { segment.end.next_multiple_of(block) } else { segment.end / block * block };
-            let ahead = !rolled
-                && segment.written_to > 0
-                && segment.allocated - segment.end.min(segment.allocated) < segment.allocate_step / 4;
+            let free = segment.allocated - segment.end.min(segment.allocated);
+            let ahead = !rolled && (segment.written_to > 0 && free < segment.allocate_step / 4 || free < reserve);
             if segment.allocated >= must && !ahead {
                 continue;
             }
-            let step = segment.allocate_step.saturating_mul(2).clamp(first.min(most), most);
+            let step = segment.allocate_step.saturating_mul(2).clamp(first.min(most), most).max(reserve);
             let to = segment.allocated.saturating_add(if rolled { 0 } else { step }).min(whole).max(must);
             if to <= segment.allocated {
                 continue;
@@ -262,9 +277,7 @@ impl Store {
         }
         self.dirty.insert(id.slot);
         match error {
-            None => {
-                self.settle.insert(id.slot);
-            }
+            None => self.file_done(id),
             Some(error) => self.file_failed(now, id, error),
         }
     }
@@ -413,7 +426,7 @@ impl Store {
         // A log that is written fast must not wait for the clock to let go of what is too much.
         self.retain(now, id.slot);
         self.dirty.insert(id.slot);
-        self.settle.insert(id.slot);
+        self.file_done(id);
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) const HEADER_BYTES: usize = 72;
 /// The CRC behind the entries.
 pub(crate) const TRAILER_BYTES: usize = 4;
 
+/// What [`Super::decode`] says of one.
+pub(crate) const NEWER_FORMAT: &str = "a journal of a newer format";
+
 /// The first block of a journal; written once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Super {
@@ -58,7 +61,7 @@ impl Super {
             return Err("not a journal");
         }
         if u16::from_le_bytes(field(bytes, 8)) > FORMAT {
-            return Err("a journal of a newer format");
+            return Err(NEWER_FORMAT);
         }
         if u32::from_le_bytes(field(bytes, 40)) != crc32c::crc32c(&bytes[..40]) {
             return Err("the journal's first block does not check");

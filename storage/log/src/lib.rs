@@ -53,6 +53,9 @@ pub struct LogConfig {
     /// An idempotent producer that is silent for so long is forgotten.
     pub producer_expiration_ms: u64,
     pub flush: FlushMode,
+    /// Space reserved ahead of what is written, from the opening on, so that a disk that fills up does not stop the log at once; 0:
+    /// when whole blocks are there.
+    pub reserve_bytes: u32,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushMode {
@@ -199,6 +202,15 @@ pub enum StoreEvent {
     Fenced {
         dir: DirId,
         error: DiskError,
+    },
+    /// A reservation found no space. It is tried again; until then the log takes what fits in the journal, and refuses the rest.
+    NoSpace {
+        partition: Partition,
+        error: DiskError,
+    },
+    /// There is space again, after `NoSpace`.
+    SpaceAgain {
+        partition: Partition,
     },
     /// The log's files are gone.
     Removed {

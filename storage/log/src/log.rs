@@ -102,6 +102,8 @@ pub(crate) struct Log {
     pub jobs: u32,
     /// No space on the device; asked again at this time.
     pub full_until: Option<Instant>,
+    /// The last reservation found none, and that was told.
+    pub full: bool,
     chunk_hint: u32,
     chunk_at: Instant,
 }
@@ -144,6 +146,7 @@ impl Log {
             dirty_since: None,
             jobs: 0,
             full_until: None,
+            full: false,
             chunk_hint: CHUNK_BYTES_MIN,
             chunk_at: Instant(0),
         }

@@ -14,7 +14,7 @@ use ringmain_types::*;
 use crate::commit::{Draft, put_state, state_bytes};
 use crate::entry::{Entry, LogState};
 use crate::fold::{Check, Fold};
-use crate::journal::{GroupHeader, HEADER_BYTES, Journal, Needs, Super, checked_entries};
+use crate::journal::{GroupHeader, HEADER_BYTES, Journal, NEWER_FORMAT, Needs, Super, checked_entries};
 use crate::scan::Scanner;
 use crate::segment::file_name;
 use crate::store::{Doing, Store};
@@ -200,7 +200,7 @@ impl Store {
         DiskError {
             operation: "read journal",
             path: format!("{} ({what})", self.journal_path()),
-            errno: DiskError::EIO,
+            errno: if what == NEWER_FORMAT { DiskError::NEWER } else { DiskError::DAMAGED },
         }
     }
 

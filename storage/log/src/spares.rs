@@ -251,6 +251,18 @@ impl Store {
     }
 
     /// A clean stop leaves none.
+    /// On a full disk: the space of those that are ready is given back.
+    pub(crate) fn release_spares(&mut self) {
+        let dir = self.config.dir;
+        let ready = std::mem::take(&mut self.spares.ready);
+        ready.iter().for_each(|spare| self.spares.forget(spare));
+        if !ready.is_empty() {
+            let removes = ready.into_iter().map(|spare| DiskKind::Remove { dir, path: spare.path });
+            let steps = vec![Step::lenient(removes.collect())];
+            self.jobs.add(Job::new(DiskClass::Background, steps, Then::Nothing));
+        }
+    }
+
     pub(crate) fn remove_spares(&mut self) {
         let dir = self.config.dir;
         let mut paths: Vec<String> = self.spares.ready.drain(..).map(|spare| spare.path).collect();

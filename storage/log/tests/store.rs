@@ -3,6 +3,7 @@
 mod model;
 
 use model::*;
+use ringmain_log::AppendError;
 use ringmain_types::*;
 
 #[test]
@@ -42,6 +43,38 @@ fn large_appends_go_to_segments_and_roll() {
     world.recover_and_check();
     assert_eq!(world.logs[&p].end, 80);
     assert!(world.store.fenced().is_none());
+}
+
+/// FAILURES 59.
+#[test]
+fn a_full_disk_takes_what_fits_in_the_journal_and_says_when_there_is_space_again() {
+    let mut world = World::new(3);
+    world.settle();
+    let p = partition(7, 0);
+    world.create(p, "orders-0");
+    world.disk.full = true;
+    let mut refused = (0..100).filter_map(|n| {
+        let taken = world.append(p, &batch(2, 700, n, 1000, None));
+        world.settle();
+        taken.err()
+    });
+    let error = refused.next();
+    drop(refused);
+    assert!(matches!(error, Some(AppendError::NoSpace)), "{error:?}");
+    assert_eq!(world.full, 1, "told once");
+    let end = world.logs[&p].end;
+    assert_eq!(world.logs[&p].flushed, end, "what was taken is durable");
+    world.check(p);
+    world.disk.full = false;
+    world.now.mono = world.now.mono.plus_ms(1000);
+    world.settle();
+    assert_eq!(world.full, 0);
+    world.append(p, &batch(2, 700, 0, 1000, None)).unwrap();
+    world.settle();
+    assert!(world.store.fenced().is_none());
+    world.crash();
+    world.recover_and_check();
+    assert_eq!(world.logs[&p].end, end + 2);
 }
 
 /// A short history: small and large appends to three logs, a roll, a removal; then power is cut after `operations` operations.

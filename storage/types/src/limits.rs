@@ -49,6 +49,9 @@ pub struct Limits {
     pub fetch_reply_bytes_max: u32,
     /// Unanswered requests of one connection; past it the connection is not read.
     pub requests_inflight_max: u16,
+    /// Unsent replies of one connection; past it no more of its requests run, and it is not read: who does not take his replies gets
+    /// no more of our memory, and no more work. A few fetch replies, so that a pipelining consumer never waits for it.
+    pub connection_unsent_bytes_max: u32,
     /// Unanswered calls between one pair of shards, per direction.
     pub calls_inflight_max: u16,
     /// Calls that wait for such a slot; past it a request fails with a code that is retried.
@@ -65,6 +68,8 @@ pub struct Limits {
     pub fetch_sessions_max: u32,
     /// Topics and partitions of the cluster.
     pub topics_max: u32,
+    /// Topics that one Metadata request has made (auto.create.topics.enable); the names behind them are unknown until asked for again.
+    pub auto_create_topics_max: u32,
     pub partitions_max: u32,
     /// Per account, in the order of `Account`.
     pub memory_bytes: [u64; ACCOUNTS],
@@ -110,6 +115,7 @@ impl Limits {
             batch_decompressed_bytes_max: 64 << 20,
             fetch_reply_bytes_max: 4 << 20,
             requests_inflight_max: 128,
+            connection_unsent_bytes_max: 16 << 20,
             calls_inflight_max: 1024,
             calls_queued_max: 64 << 10,
             connections_max: 20_000,
@@ -118,6 +124,7 @@ impl Limits {
             connection_slow_ms: 60_000,
             fetch_sessions_max: 1000,
             topics_max: 100_000,
+            auto_create_topics_max: 1000,
             partitions_max: 200_000,
             memory_bytes: [part(25), part(25), part(20), part(20), part(5), part(5)],
             cache_bytes_min: 16 << 20,
@@ -157,6 +164,7 @@ impl Limits {
             batch_decompressed_bytes_max: 256 << 10,
             fetch_reply_bytes_max: 8 << 10,
             requests_inflight_max: 4,
+            connection_unsent_bytes_max: 32 << 10,
             calls_inflight_max: 8,
             calls_queued_max: 64,
             connections_max: 16,
@@ -165,6 +173,7 @@ impl Limits {
             connection_slow_ms: 10_000,
             fetch_sessions_max: 4,
             topics_max: 64,
+            auto_create_topics_max: 8,
             partitions_max: 256,
             memory_bytes: [256 << 10, 256 << 10, 64 << 10, 256 << 10, 128 << 10, 128 << 10],
             cache_bytes_min: 32 << 10,
@@ -190,6 +199,7 @@ impl Limits {
         assert!(self.trickle_bytes_max <= self.gather_bytes_max);
         assert!(self.trickle_bytes_max >= self.block_bytes);
         assert!(self.journal_inflight_groups_max >= 1);
+        assert!(self.connection_unsent_bytes_max >= 4 * self.fetch_reply_bytes_max);
         assert!(self.requests_inflight_max > 0 && self.calls_inflight_max > 0);
     }
 }

@@ -6,7 +6,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A message broker that speaks Kafka's protocol.
 #[derive(Debug, Parser)]
-#[command(name = "ringmain", version, disable_help_subcommand = true)]
+#[command(
+    name = "ringmain",
+    version,
+    after_help = "A broker on 127.0.0.1:9092, data in ./ringmain-data:  ringmain start"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -76,6 +80,7 @@ pub struct Connect {
 pub enum TopicCommand {
     /// Create a topic.
     Create {
+        /// Up to 249 letters, digits, '.', '_' and '-'.
         name: String,
         /// How many partitions [default: the broker's num.partitions]
         #[arg(long, short = 'p', value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
@@ -96,6 +101,7 @@ pub enum TopicCommand {
     },
     /// Show a topic's partitions, offsets, sizes and the configs it was given.
     Describe {
+        /// The topic's.
         name: String,
         /// Show every config, not only what differs from its default.
         #[arg(long)]
@@ -105,6 +111,7 @@ pub enum TopicCommand {
     },
     /// Change a topic's configs, or add partitions.
     Alter {
+        /// The topic's.
         name: String,
         /// A config to set; repeatable.
         #[arg(long, short = 'c', value_name = "NAME=VALUE", value_parser = name_value)]
@@ -120,6 +127,7 @@ pub enum TopicCommand {
     },
     /// Delete topics, with everything in them.
     Delete {
+        /// The topics'.
         #[arg(required = true)]
         names: Vec<String>,
         #[command(flatten)]
@@ -137,6 +145,7 @@ pub enum LogCommand {
     },
     /// Print what a file holds: batches of a segment, entries of an index, rows of a snapshot, entries of a journal.
     Dump {
+        /// Data directories, partition directories or files.
         #[arg(required = true)]
         paths: Vec<PathBuf>,
         /// Print a segment's records too.

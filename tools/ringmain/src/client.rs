@@ -45,6 +45,11 @@ pub enum ClientError {
     Version {
         api: &'static str,
     },
+    /// The command asks for no change.
+    NothingToDo {
+        what: String,
+        options: &'static str,
+    },
     /// What the broker answered about `what`.
     Broker {
         what: String,
@@ -65,9 +70,16 @@ impl fmt::Display for ClientError {
             ClientError::Io { address, error } => write!(f, "{address}: {error}"),
             ClientError::Reply { address, why } => write!(f, "{address}: not a reply of Kafka's protocol: {why}"),
             ClientError::Version { api } => write!(f, "the broker has no version of {api} that this command knows"),
+            ClientError::NothingToDo { what, options } => write!(f, "{what}: nothing to change; give {options}"),
             ClientError::Broker { what, code, message } => {
                 write!(f, "{what}: {code:?} ({})", *code as i16)?;
-                message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))
+                match (message, code) {
+                    (Some(message), _) => write!(f, ": {message}"),
+                    (None, ErrorCode::UnknownTopicOrPartition) => {
+                        f.write_str(": there is no such topic; `topic list` shows those there are")
+                    }
+                    (None, _) => Ok(()),
+                }
             }
         }
     }

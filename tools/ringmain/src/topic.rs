@@ -266,6 +266,10 @@ fn alter(
     unset: &[String],
     partitions: Option<i32>,
 ) -> Result<(), ClientError> {
+    if set.is_empty() && unset.is_empty() && partitions.is_none() {
+        let options = "--config, --unset or --partitions";
+        return Err(ClientError::NothingToDo { what: name.into(), options });
+    }
     let mut client = Client::connect(&connect.bootstrap)?;
     if !set.is_empty() || !unset.is_empty() {
         let set = set.iter().map(|(name, value)| AlterableConfig { name, config_operation: SET, value: Some(value) });

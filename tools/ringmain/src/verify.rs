@@ -334,10 +334,17 @@ fn time_index(base: Offset, segment: &Scanned, bytes: &[u8]) -> Option<String> {
         Ok(index) => index,
         Err(error) => return Some(error.to_string()),
     };
-    let batches: BTreeMap<Offset, WallMs> = segment.batches.values().copied().collect();
-    let wrong = |(_, entry): &(usize, (WallMs, Offset))| batches.get(&entry.1) != Some(&entry.0);
+    // An entry has the largest timestamp so far, and the end of the first batch that has it.
+    let mut firsts: BTreeMap<WallMs, Offset> = BTreeMap::new();
+    for (last, timestamp) in segment.batches.values() {
+        if firsts.last_key_value().is_none_or(|(largest, _)| timestamp > largest) {
+            firsts.insert(*timestamp, *last);
+        }
+    }
+    let wrong = |(_, entry): &(usize, (WallMs, Offset))| firsts.get(&entry.0) != Some(&entry.1);
     let (at, (timestamp, offset)) = index.entries().enumerate().find(wrong)?;
-    Some(format!("entry {at}: no batch that ends at offset {} has timestamp {}", offset.0, timestamp.0))
+    let (timestamp, offset) = (timestamp.0, offset.0);
+    Some(format!("entry {at}: the first batch with timestamp {timestamp} does not end at offset {offset}"))
 }
 
 #[cfg(test)]

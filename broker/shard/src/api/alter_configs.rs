@@ -6,8 +6,8 @@ use ringmain_types::Now;
 use ringmain_wire::alter_configs::AlterConfigsResourceResponse;
 use ringmain_wire::{ALTER_CONFIGS, AlterConfigsRequest, AlterConfigsResponse};
 
-use super::control::Outcome;
-use super::{body, frame};
+use super::control::{Outcome, refusals};
+use super::{answered, body};
 
 pub(super) fn decide(controller: &mut Controller, now: Now, request: &Request) -> Outcome {
     let asked: AlterConfigsRequest<'_> = body(&ALTER_CONFIGS, request)?;
@@ -30,7 +30,8 @@ pub(super) fn decide(controller: &mut Controller, now: Now, request: &Request) -
             resource_name: &resource.name,
         })
         .collect();
-    let reply = frame(&ALTER_CONFIGS, request, &AlterConfigsResponse { responses, ..Default::default() });
+    let reply = AlterConfigsResponse { responses, ..Default::default() };
+    let reply = answered(&ALTER_CONFIGS, request, &reply, refusals(&decision.results));
     Ok((decision.records, reply))
 }
 

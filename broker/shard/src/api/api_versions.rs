@@ -1,6 +1,5 @@
 //! ApiVersions: what this broker speaks. No feature is finalized before there are transactions and a cluster.
 
-use ringmain_buffer::Buf;
 use ringmain_session::Request;
 use ringmain_types::{BrokerId, ErrorCode};
 use ringmain_wire::{
@@ -8,16 +7,18 @@ use ringmain_wire::{
 };
 
 use super::local::LocalContext;
-use super::{body, frame};
+use super::{Answered, answered, body};
 
-pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Vec<Buf>, String> {
+pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Answered, String> {
     if !API_VERSIONS.supports(request.version) {
-        return Ok(encode_unsupported_api_versions(request.correlation));
+        let parts = encode_unsupported_api_versions(request.correlation);
+        return Ok(Answered { parts, error: ErrorCode::UnsupportedVersion });
     }
     let asked: ApiVersionsRequest<'_> = body(&API_VERSIONS, request)?;
     let error_code = judge(context, request.version, &asked);
     let api_keys = if error_code == ErrorCode::None { advertised() } else { Default::default() };
-    Ok(frame(&API_VERSIONS, request, &ApiVersionsResponse { error_code, api_keys, ..Default::default() }))
+    let reply = ApiVersionsResponse { error_code, api_keys, ..Default::default() };
+    Ok(answered(&API_VERSIONS, request, &reply, [error_code]))
 }
 
 fn judge(context: &LocalContext<'_>, version: i16, asked: &ApiVersionsRequest<'_>) -> ErrorCode {

@@ -1,7 +1,6 @@
 //! Requests that change metadata: decided by shard 0 against the controller, answered once every shard serves what was decided.
 
-use ringmain_buffer::Buf;
-use ringmain_metadata::{Controller, NewTopic, Record};
+use ringmain_metadata::{Controller, NewTopic, Record, Refusal};
 use ringmain_session::Request;
 use ringmain_types::{ErrorCode, Now};
 use ringmain_wire::{
@@ -9,17 +8,18 @@ use ringmain_wire::{
 };
 
 use super::{
-    alter_configs, create_partitions, create_topics, delete_topics, incremental_alter_configs, init_producer_id,
+    Answered, alter_configs, create_partitions, create_topics, delete_topics, incremental_alter_configs,
+    init_producer_id,
 };
 
-/// What a request asks for: records to append in one batch and to replay at once, and the whole reply frame, to be sent when they
+/// What a request asks for: records to append in one batch and to replay at once, and the reply, to be sent when they
 /// are committed and applied everywhere. Without records it waits for those before it all the same: the reply may rest on them.
 pub(crate) struct Decided {
     pub records: Vec<Record>,
     pub reply: Reply,
 }
 pub(crate) enum Reply {
-    Frame(Vec<Buf>),
+    Answer(Answered),
     /// The body does not parse: the connection is closed, as Kafka does, with the reason.
     Close(String),
 }
@@ -45,13 +45,18 @@ pub(crate) fn decide(controller: &mut Controller, now: Now, request: &Request) -
         key => Err(format!("API {key} is not decided here")),
     };
     match decided {
-        Ok((records, frame)) => Decided { records, reply: Reply::Frame(frame) },
+        Ok((records, answer)) => Decided { records, reply: Reply::Answer(answer) },
         Err(why) => Decided { records: Vec::new(), reply: Reply::Close(why) },
     }
 }
 
-/// Records and a reply frame, or why the body does not parse.
-pub(super) type Outcome = Result<(Vec<Record>, Vec<Buf>), String>;
+/// Records and a reply, or why the body does not parse.
+pub(super) type Outcome = Result<(Vec<Record>, Answered), String>;
+
+/// The codes of what was refused.
+pub(super) fn refusals<T>(results: &[Result<T, Refusal>]) -> impl Iterator<Item = ErrorCode> {
+    results.iter().filter_map(|result| Some(result.as_ref().err()?.code))
+}
 
 /// Topics that a Metadata request wants made with the broker's defaults: the records, and for each name how it went. A name that
 /// another request made in the meantime is fine.
@@ -78,6 +83,10 @@ pub(crate) fn auto_create(
 
 #[cfg(test)]
 mod tests {
+    use ringmain_buffer::Buf;
+    use ringmain_wire::CreateTopicsRequest;
+    use ringmain_wire::create_topics::CreatableTopic;
+
     use super::*;
     use crate::api::fixture::{Fixture, NOW};
 
@@ -93,6 +102,21 @@ mod tests {
         fixture.replay(&records);
         assert_eq!(fixture.controller.image().topic("new").unwrap().partitions.len(), 1);
         assert_eq!(fixture.controller.image().topic("old").unwrap().partitions.len(), 2);
+    }
+
+    #[test]
+    fn a_request_is_counted_by_its_first_error() {
+        let mut fixture = Fixture::new();
+        let topic = |name| CreatableTopic { name, num_partitions: 1, replication_factor: 1, ..Default::default() };
+        let mut error = |names: &[&'static str]| {
+            let asked =
+                CreateTopicsRequest { topics: names.iter().map(|name| topic(name)).collect(), ..Default::default() };
+            let request = crate::api::fixture::request(&CREATE_TOPICS, 7, &asked);
+            let Reply::Answer(answer) = decide(&mut fixture.controller, NOW, &request).reply else { panic!() };
+            answer.error
+        };
+        assert_eq!(error(&["a", "b"]), ErrorCode::None);
+        assert_eq!(error(&["a", "no/name", "b"]), ErrorCode::InvalidTopicException);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use ringmain_types::Now;
 use ringmain_wire::create_partitions::CreatePartitionsTopicResult;
 use ringmain_wire::{CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse};
 
-use super::control::Outcome;
-use super::{body, frame};
+use super::control::{Outcome, refusals};
+use super::{answered, body};
 
 pub(super) fn decide(controller: &mut Controller, now: Now, request: &Request) -> Outcome {
     let asked: CreatePartitionsRequest<'_> = body(&CREATE_PARTITIONS, request)?;
@@ -42,7 +42,8 @@ pub(super) fn decide(controller: &mut Controller, now: Now, request: &Request) -
             }
         })
         .collect();
-    let reply = frame(&CREATE_PARTITIONS, request, &CreatePartitionsResponse { results, ..Default::default() });
+    let reply = CreatePartitionsResponse { results, ..Default::default() };
+    let reply = answered(&CREATE_PARTITIONS, request, &reply, refusals(&decision.results));
     Ok((decision.records, reply))
 }
 

@@ -8,8 +8,8 @@ use ringmain_types::{ErrorCode, Now};
 use ringmain_wire::create_topics::{CreatableTopic, CreatableTopicConfigs, CreatableTopicResult};
 use ringmain_wire::{CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse};
 
-use super::control::Outcome;
-use super::{body, frame};
+use super::control::{Outcome, refusals};
+use super::{answered, body};
 
 pub(super) fn decide(controller: &mut Controller, now: Now, request: &Request) -> Outcome {
     let asked: CreateTopicsRequest<'_> = body(&CREATE_TOPICS, request)?;
@@ -23,8 +23,9 @@ pub(super) fn decide(controller: &mut Controller, now: Now, request: &Request) -
         .filter(|(new, _)| seen.insert(&new.name))
         .map(|(new, result)| answer(&new.name, result))
         .collect();
-    let reply = frame(&CREATE_TOPICS, request, &CreateTopicsResponse { topics, ..Default::default() });
-    Ok((decision.records, reply))
+    let errors = refusals(&decision.results);
+    let reply = CreateTopicsResponse { topics, ..Default::default() };
+    Ok((decision.records, answered(&CREATE_TOPICS, request, &reply, errors)))
 }
 
 fn new_topic(topic: &CreatableTopic<'_>) -> NewTopic {

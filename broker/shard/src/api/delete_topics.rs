@@ -9,7 +9,7 @@ use ringmain_wire::delete_topics::{DeletableTopicResult, DeleteTopicState};
 use ringmain_wire::{DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicsResponse};
 
 use super::control::Outcome;
-use super::{body, frame};
+use super::{answered, body};
 
 /// Ids may be given from this version on.
 const BY_ID: i16 = 6;
@@ -52,8 +52,9 @@ pub(super) fn decide(controller: &mut Controller, now: Now, request: &Request) -
         }
         responses.push(response);
     }
+    let errors: Vec<ErrorCode> = responses.iter().map(|response| response.error_code).collect();
     let reply = DeleteTopicsResponse { responses: responses.into(), ..Default::default() };
-    let reply = frame(&DELETE_TOPICS, request, &reply);
+    let reply = answered(&DELETE_TOPICS, request, &reply, errors);
     Ok((decision.records, reply))
 }
 

@@ -1,19 +1,18 @@
 //! DescribeCluster: the cluster's id, controller and brokers.
 
-use ringmain_buffer::Buf;
 use ringmain_session::Request;
 use ringmain_types::ErrorCode;
 use ringmain_wire::describe_cluster::DescribeClusterBroker;
 use ringmain_wire::{DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse};
 
 use super::local::LocalContext;
-use super::{CLUSTER_OPERATIONS, NOT_ASKED, body, frame};
+use super::{Answered, CLUSTER_OPERATIONS, NOT_ASKED, answered, body};
 
 /// `EndpointType`s on the wire.
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
 
-pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Vec<Buf>, String> {
+pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Answered, String> {
     let asked: DescribeClusterRequest = body(&DESCRIBE_CLUSTER, request)?;
     let refuse = |error_code, message| DescribeClusterResponse {
         error_code,
@@ -32,7 +31,7 @@ pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Ve
             "Unsupported endpoint type; allowed are 1 brokers, 2 controllers",
         ),
     };
-    Ok(frame(&DESCRIBE_CLUSTER, request, &reply))
+    Ok(answered(&DESCRIBE_CLUSTER, request, &reply, [reply.error_code]))
 }
 
 fn describe<'a>(context: &LocalContext<'a>, asked: &DescribeClusterRequest) -> DescribeClusterResponse<'a> {

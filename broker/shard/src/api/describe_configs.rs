@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use ringmain_buffer::Buf;
 use ringmain_metadata::{Entry, Synonym, check_topic_name, config::Layers};
 use ringmain_session::Request;
 use ringmain_types::ErrorCode;
@@ -13,9 +12,9 @@ use ringmain_wire::{Array, DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeCon
 
 use super::list_config_resources::{BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC};
 use super::local::LocalContext;
-use super::{body, frame};
+use super::{Answered, answered, body};
 
-pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Vec<Buf>, String> {
+pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Answered, String> {
     let asked: DescribeConfigsRequest<'_> = body(&DESCRIBE_CONFIGS, request)?;
     let mut seen = BTreeSet::new();
     let mut room = context.config.limits.describe_reply_bytes_max as usize;
@@ -45,7 +44,8 @@ pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Ve
         })
         .collect();
     let reply = DescribeConfigsResponse { results, ..Default::default() };
-    Ok(frame(&DESCRIBE_CONFIGS, request, &reply))
+    let errors = found.iter().filter_map(|(_, found)| Some(found.as_ref().err()?.0));
+    Ok(answered(&DESCRIBE_CONFIGS, request, &reply, errors))
 }
 
 type Found = Result<Vec<Entry>, (ErrorCode, String)>;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use ringmain_buffer::Buf;
 use ringmain_metadata::{ClusterImage, Topic, check_topic_name};
 use ringmain_session::Request;
 use ringmain_types::{BrokerId, ErrorCode, PartitionIndex};
@@ -14,15 +13,16 @@ use ringmain_wire::{DESCRIBE_TOPIC_PARTITIONS, DescribeTopicPartitionsRequest, D
 
 use super::local::LocalContext;
 use super::metadata::offline;
-use super::{TOPIC_OPERATIONS, body, brokers, frame};
+use super::{Answered, TOPIC_OPERATIONS, answered, body, brokers};
 
 /// `max.request.partition.size.limit`.
 const PARTITIONS_MAX: i32 = 2000;
 
-pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Vec<Buf>, String> {
+pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Answered, String> {
     let asked: DescribeTopicPartitionsRequest<'_> = body(&DESCRIBE_TOPIC_PARTITIONS, request)?;
     let reply = page(context.image, &asked);
-    Ok(frame(&DESCRIBE_TOPIC_PARTITIONS, request, &reply))
+    let errors: Vec<ErrorCode> = reply.topics.iter().map(|topic| topic.error_code).collect();
+    Ok(answered(&DESCRIBE_TOPIC_PARTITIONS, request, &reply, errors))
 }
 
 fn page<'a>(

@@ -198,7 +198,7 @@ impl Shard {
         });
         debug_assert!(fetch.context != Context::Sessionless || session_id == 0);
         let errors = parts.iter().map(|(_, told)| told.result.error);
-        let error = errors.into_iter().find(|error| *error != ErrorCode::None).unwrap_or_default();
+        let error = crate::api::first_error(errors);
         let committed_only = fetch.committed_only;
         let mut topics: Vec<(TopicRef, TopicKey, Vec<PartitionData<'_>>)> = Vec::new();
         for (wanted, Told { key, result }) in parts {

@@ -80,7 +80,7 @@ impl Fixture {
         created: Option<&[(String, ErrorCode)]>,
     ) -> Vec<u8> {
         match self.answer(request(spec, version, asked), created) {
-            Local::Reply(parts) => parts.concat(),
+            Local::Reply(answer) => answer.parts.concat(),
             Local::Create(names) => panic!("wants {names:?}"),
             Local::Close(why) => panic!("closes: {why}"),
         }
@@ -92,7 +92,7 @@ impl Fixture {
         (request.api, request.version) = (api, version);
         (request.frame, request.body) = (Buf::copy_of(body), 0);
         match self.answer(request, None) {
-            Local::Reply(parts) => parts.concat(),
+            Local::Reply(answer) => answer.parts.concat(),
             _ => panic!("no reply"),
         }
     }
@@ -121,7 +121,7 @@ impl Fixture {
         let decided = control::decide(&mut self.controller, NOW, &request(spec, version, asked));
         self.replay(&decided.records);
         match decided.reply {
-            Reply::Frame(parts) => parts.concat(),
+            Reply::Answer(answer) => answer.parts.concat(),
             Reply::Close(why) => panic!("closes: {why}"),
         }
     }

@@ -101,7 +101,7 @@ fn requests(topic_id: TopicId) -> Vec<Request> {
 fn put(fixture: &mut Fixture, request: Request) -> bool {
     if local::is_local(request.api) {
         return match fixture.answer(request, None) {
-            Local::Reply(parts) => !parts.is_empty(),
+            Local::Reply(answer) => !answer.parts.is_empty(),
             Local::Create(names) => !names.is_empty(),
             Local::Close(why) => why.is_empty(),
         };
@@ -110,7 +110,7 @@ fn put(fixture: &mut Fixture, request: Request) -> bool {
     let decided = control::decide(&mut fixture.controller, NOW, &request);
     fixture.replay(&decided.records);
     match decided.reply {
-        Reply::Frame(parts) => !parts.is_empty(),
+        Reply::Answer(answer) => !answer.parts.is_empty(),
         Reply::Close(why) => {
             assert!(decided.records.is_empty() && !why.is_empty());
             false
@@ -159,7 +159,7 @@ fn an_overlong_frame_closes() {
             },
             false => match control::decide(&mut fixture.controller, NOW, &request).reply {
                 Reply::Close(why) => why,
-                Reply::Frame(_) => panic!("answered"),
+                Reply::Answer(_) => panic!("answered"),
             },
         };
         assert!(why.contains("at most"), "{why}");

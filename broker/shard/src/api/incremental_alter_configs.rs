@@ -6,8 +6,8 @@ use ringmain_types::Now;
 use ringmain_wire::incremental_alter_configs::{AlterConfigsResourceResponse, AlterableConfig};
 use ringmain_wire::{INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
-use super::control::Outcome;
-use super::{body, frame};
+use super::control::{Outcome, refusals};
+use super::{answered, body};
 
 pub(super) fn decide(controller: &mut Controller, now: Now, request: &Request) -> Outcome {
     let asked: IncrementalAlterConfigsRequest<'_> = body(&INCREMENTAL_ALTER_CONFIGS, request)?;
@@ -31,7 +31,8 @@ pub(super) fn decide(controller: &mut Controller, now: Now, request: &Request) -
         })
         .collect();
     let reply = IncrementalAlterConfigsResponse { responses, ..Default::default() };
-    Ok((decision.records, frame(&INCREMENTAL_ALTER_CONFIGS, request, &reply)))
+    let reply = answered(&INCREMENTAL_ALTER_CONFIGS, request, &reply, refusals(&decision.results));
+    Ok((decision.records, reply))
 }
 
 fn alter(config: &AlterableConfig<'_>) -> AlterConfig {

@@ -6,7 +6,7 @@ use ringmain_types::{ErrorCode, ProducerEpoch, ProducerId};
 use ringmain_wire::{INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse};
 
 use super::control::Outcome;
-use super::{body, frame};
+use super::{answered, body};
 
 pub(super) fn decide(controller: &mut Controller, request: &Request) -> Outcome {
     let asked: InitProducerIdRequest<'_> = body(&INIT_PRODUCER_ID, request)?;
@@ -17,7 +17,7 @@ pub(super) fn decide(controller: &mut Controller, request: &Request) -> Outcome 
         // A retriable one would make it try for ever, an authorization error would send its owner to look for ACLs.
         Some(_) => (Vec::new(), refuse(ErrorCode::UnsupportedVersion)),
     };
-    Ok((records, frame(&INIT_PRODUCER_ID, request, &reply)))
+    Ok((records, answered(&INIT_PRODUCER_ID, request, &reply, [reply.error_code])))
 }
 
 /// A new id at epoch 0, whatever id and epoch the producer had: as in Kafka, only a transactional producer keeps its own.

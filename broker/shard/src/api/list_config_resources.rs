@@ -1,13 +1,12 @@
 //! ListConfigResources: names of what can have configs.
 
-use ringmain_buffer::Buf;
 use ringmain_session::Request;
 use ringmain_types::ErrorCode;
 use ringmain_wire::list_config_resources::ConfigResource;
 use ringmain_wire::{LIST_CONFIG_RESOURCES, ListConfigResourcesRequest, ListConfigResourcesResponse};
 
 use super::local::LocalContext;
-use super::{body, frame};
+use super::{Answered, answered, body};
 
 /// `ConfigResource.Type`s on the wire.
 pub(super) const TOPIC: i8 = 2;
@@ -16,7 +15,7 @@ pub(super) const BROKER_LOGGER: i8 = 8;
 pub(super) const CLIENT_METRICS: i8 = 16;
 pub(super) const GROUP: i8 = 32;
 
-pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Vec<Buf>, String> {
+pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Answered, String> {
     let asked: ListConfigResourcesRequest<'_> = body(&LIST_CONFIG_RESOURCES, request)?;
     let wanted: Vec<i8> = match request.version {
         0 => vec![CLIENT_METRICS],
@@ -27,7 +26,7 @@ pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Ve
     if wanted.iter().any(|kind| !all.contains(kind)) {
         let error_code = ErrorCode::UnsupportedVersion;
         let reply = ListConfigResourcesResponse { error_code, ..Default::default() };
-        return Ok(frame(&LIST_CONFIG_RESOURCES, request, &reply));
+        return Ok(answered(&LIST_CONFIG_RESOURCES, request, &reply, [error_code]));
     }
     let ids: Vec<String> = context.image.brokers.keys().map(|broker| broker.0.to_string()).collect();
     let named = |names: &mut dyn Iterator<Item = &'_ str>, kind| -> Vec<(String, i8)> {
@@ -47,7 +46,7 @@ pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<Ve
         .map(|(name, kind)| ConfigResource { resource_name: name.as_str(), resource_type: *kind })
         .collect();
     let reply = ListConfigResourcesResponse { config_resources, ..Default::default() };
-    Ok(frame(&LIST_CONFIG_RESOURCES, request, &reply))
+    Ok(answered(&LIST_CONFIG_RESOURCES, request, &reply, []))
 }
 
 #[cfg(test)]

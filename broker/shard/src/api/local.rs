@@ -1,6 +1,5 @@
 //! Requests that any shard answers from its own image.
 
-use ringmain_buffer::Buf;
 use ringmain_metadata::{BrokerConfig, ClusterImage};
 use ringmain_session::Request;
 use ringmain_types::ErrorCode;
@@ -9,7 +8,8 @@ use ringmain_wire::{
 };
 
 use super::{
-    api_versions, describe_cluster, describe_configs, describe_topic_partitions, list_config_resources, metadata,
+    Answered, api_versions, describe_cluster, describe_configs, describe_topic_partitions, list_config_resources,
+    metadata,
 };
 
 /// What an answer may look at.
@@ -19,8 +19,7 @@ pub(crate) struct LocalContext<'a> {
     pub broker_config: &'a BrokerConfig,
 }
 pub(crate) enum Local {
-    /// The whole reply frame.
-    Reply(Vec<Buf>),
+    Reply(Answered),
     /// Metadata that wants missing topics made first (auto.create.topics.enable, and the request allows it): ask again with
     /// `created` once they are served.
     Create(Vec<String>),

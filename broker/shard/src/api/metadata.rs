@@ -1,6 +1,6 @@
 //! Metadata: brokers, topics, partitions and their leaders; makes the topics that are missing when it may.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringmain_metadata::{ClusterImage, Topic, check_topic_name};
 use ringmain_session::Request;
@@ -11,7 +11,7 @@ use ringmain_wire::metadata::{
 use ringmain_wire::{METADATA, MetadataRequest, MetadataResponse};
 
 use super::local::{Local, LocalContext};
-use super::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, body, brokers, frame};
+use super::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, answered, body, brokers, first_error};
 
 /// Ids may be asked for from this version on; v10 and v11 only answer with them.
 const BY_ID: i16 = 12;
@@ -31,15 +31,20 @@ pub(super) fn answer(
         Which::Names(names) => {
             let may = asked.allow_auto_topic_creation && context.broker_config.auto_create_topics;
             let missing: Vec<String> = match created {
-                None if may => names.iter().filter(|name| is_missing(image, name)).map(|it| it.to_string()).collect(),
+                None if may => {
+                    let missing = names.iter().filter(|name| is_missing(image, name)).map(|it| it.to_string());
+                    missing.take(context.config.limits.auto_create_topics_max as usize).collect()
+                }
                 _ => Vec::new(),
             };
             if !missing.is_empty() {
                 return Ok(Local::Create(missing));
             }
-            names.into_iter().map(|name| by_name(image, name, created.unwrap_or_default())).collect::<Vec<_>>()
+            let created = created.unwrap_or_default().iter().map(|(name, error)| (name.as_str(), *error)).collect();
+            names.into_iter().map(|name| by_name(image, name, &created)).collect::<Vec<_>>()
         }
     };
+    let error = first_error(topics.iter().map(|topic| topic.error_code));
     let topics = topics
         .into_iter()
         .map(|mut topic| {
@@ -67,7 +72,7 @@ pub(super) fn answer(
         },
         ..Default::default()
     };
-    Ok(Local::Reply(frame(&METADATA, request, &reply)))
+    Ok(Local::Reply(answered(&METADATA, request, &reply, [error])))
 }
 
 enum Which<'a> {
@@ -112,13 +117,16 @@ fn is_missing(image: &ClusterImage, name: &str) -> bool {
     image.topic(name).is_none() && check_topic_name(name).is_ok()
 }
 
-fn by_name<'a>(image: &'a ClusterImage, name: &'a str, created: &[(String, ErrorCode)]) -> MetadataResponseTopic<'a> {
+fn by_name<'a>(
+    image: &'a ClusterImage,
+    name: &'a str,
+    created: &BTreeMap<&str, ErrorCode>,
+) -> MetadataResponseTopic<'a> {
     if let Some(topic) = image.topic(name) {
         return known(image, topic);
     }
-    let outcome = created.iter().find(|(made, _)| made == name).map(|(_, error)| *error);
-    let error_code = match outcome {
-        Some(error) if error != ErrorCode::None => error,
+    let error_code = match created.get(name) {
+        Some(&error) if error != ErrorCode::None => error,
         _ if check_topic_name(name).is_err() => ErrorCode::InvalidTopicException,
         _ => ErrorCode::UnknownTopicOrPartition,
     };
@@ -179,6 +187,15 @@ mod tests {
     }
     fn name(name: &str) -> Option<String> {
         Some(name.to_owned())
+    }
+
+    #[test]
+    fn one_request_makes_a_bounded_number_of_topics() {
+        let fixture = Fixture::new();
+        let names: Vec<String> = (0..20).map(|number| format!("t{number}")).collect();
+        let topics = names.iter().map(|name| MetadataRequestTopic { name: Some(name), ..Default::default() });
+        let asked = MetadataRequest { topics: Some(topics.collect()), ..Default::default() };
+        assert_eq!(fixture.wanted(9, &asked, None), names[..8]);
     }
 
     #[test]

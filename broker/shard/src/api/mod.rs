@@ -31,7 +31,7 @@ mod hostile;
 
 use ringmain_buffer::Buf;
 use ringmain_session::Request;
-use ringmain_types::{BrokerId, Limits};
+use ringmain_types::{BrokerId, ErrorCode, Limits};
 use ringmain_wire::{ApiSpec, Array, Field, decode_request, encode_reply};
 
 /// `AclOperation` bits that a topic has, all of them given: what Kafka answers without an authorizer (read, write, create, delete,
@@ -54,8 +54,29 @@ fn too_large(limits: &Limits, request: &Request) -> Option<String> {
     (bytes > most as usize).then(|| format!("a request of {bytes} bytes without records; at most {most} are allowed"))
 }
 
+/// A whole reply frame, and the first error in it, which the request is counted by.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub parts: Vec<Buf>,
+    pub error: ErrorCode,
+}
+
+/// `errors`: of the reply's parts.
+fn answered<'a, T: Field<'a>>(
+    spec: &ApiSpec,
+    request: &Request,
+    reply: &T,
+    errors: impl IntoIterator<Item = ErrorCode>,
+) -> Answered {
+    Answered { parts: frame(spec, request, reply), error: first_error(errors) }
+}
+
 fn frame<'a, T: Field<'a>>(spec: &ApiSpec, request: &Request, reply: &T) -> Vec<Buf> {
     encode_reply(spec, request.version, request.correlation, reply)
+}
+
+pub(crate) fn first_error(errors: impl IntoIterator<Item = ErrorCode>) -> ErrorCode {
+    errors.into_iter().find(|error| *error != ErrorCode::None).unwrap_or_default()
 }
 
 fn brokers(ids: &[BrokerId]) -> Array<'static, BrokerId> {

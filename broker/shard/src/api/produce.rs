@@ -11,6 +11,7 @@ use ringmain_wire::produce::{
 };
 use ringmain_wire::{PRODUCE, WireError, encode_reply};
 
+use crate::api::first_error;
 use crate::asked::{Asked, Dealt, TopicKey};
 use crate::dispatch::{REQUEST_MS, body};
 use crate::jobs::{Produced, ReplyTo, Work};
@@ -256,8 +257,7 @@ pub(crate) fn append_error(error: &AppendError) -> (ErrorCode, Option<String>) {
 }
 
 pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Produced>) -> (Vec<Buf>, ErrorCode) {
-    let errors = asked.parts.iter().map(|(_, produced)| produced.result.error);
-    let error = errors.into_iter().find(|error| *error != ErrorCode::None).unwrap_or_default();
+    let error = first_error(asked.parts.iter().map(|(_, produced)| produced.result.error));
     let responses = asked.iter().map(|(key, parts)| TopicProduceResponse {
         name: key.name(),
         topic_id: key.id(),

@@ -36,7 +36,7 @@ pub struct CreatedTopic {
     pub id: TopicId,
     pub partitions: i32,
     pub replication_factor: i16,
-    pub configs: Vec<Entry>,
+    pub configs: Arc<[Entry]>,
 }
 
 /// One topic of CreatePartitions.
@@ -62,6 +62,8 @@ struct Taken {
     topics: u32,
     partitions: u32,
     names: BTreeMap<String, String>,
+    /// The configs of a topic that was given none: the same for all of them.
+    plain: Option<Arc<[Entry]>>,
 }
 
 type Replicas = Vec<Vec<BrokerId>>;
@@ -109,7 +111,10 @@ impl Controller {
             id: TopicId::NONE,
             partitions: replicas.len() as i32,
             replication_factor: replicas.first().map_or(0, Vec::len) as i16,
-            configs: self.topic_entries(&overrides),
+            configs: match overrides.is_empty() {
+                true => taken.plain.get_or_insert_with(|| self.topic_entries(&overrides).into()).clone(),
+                false => self.topic_entries(&overrides).into(),
+            },
         };
         if validate_only {
             return Ok(created);

@@ -38,6 +38,8 @@ pub struct World {
     pub closed: bool,
     pub fenced: bool,
     pub removed: u32,
+    /// Logs that wait for space.
+    pub full: u32,
     pub config: LogConfig,
     pub reads: BTreeMap<ReadToken, ReadResult>,
     pub finds: BTreeMap<ReadToken, FindResult>,
@@ -56,6 +58,7 @@ pub fn config() -> LogConfig {
         log_append_time: false,
         producer_expiration_ms: u64::MAX,
         flush: FlushMode::Group,
+        reserve_bytes: 0,
     }
 }
 
@@ -120,6 +123,7 @@ impl World {
             closed: false,
             fenced: false,
             removed: 0,
+            full: 0,
             config: config(),
             reads: BTreeMap::new(),
             finds: BTreeMap::new(),
@@ -195,6 +199,8 @@ impl World {
                 self.finds.insert(token, result);
             }
             StoreEvent::Removed { .. } => self.removed += 1,
+            StoreEvent::NoSpace { .. } => self.full += 1,
+            StoreEvent::SpaceAgain { .. } => self.full -= 1,
             event @ StoreEvent::Recovered { .. } => self.events.push(event),
         }
     }
