@@ -1,7 +1,7 @@
 //! A blocking client connection that speaks real frames.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use ringmain_wire::{ApiSpec, Field, decode_reply, encode_request};
@@ -23,6 +23,10 @@ impl Frame {
         decode_reply(spec, version, &self.0)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("{} v{version}: {e:?}", spec.name)))
     }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl Connection {
@@ -32,6 +36,15 @@ impl Connection {
         stream.set_read_timeout(Some(SILENCE))?;
         stream.set_write_timeout(Some(SILENCE))?;
         Ok(Connection { stream, correlation: 0 })
+    }
+
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// For what no encoder writes.
+    pub fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
     }
 
     /// Sends and returns the correlation id; several requests may be unanswered at once.

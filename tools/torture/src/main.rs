@@ -5,7 +5,6 @@
 //! acknowledged must stand where it was said to, once, in order, with no gap.
 #![forbid(unsafe_code)]
 
-mod connection;
 mod producer;
 mod verify;
 
@@ -18,8 +17,8 @@ use clap::Parser;
 use ringmain_wire::create_topics::CreatableTopic;
 use ringmain_wire::{CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, METADATA, MetadataRequest};
 
-use connection::Connection;
 use producer::{Promised, RawProducer};
+use ringmain_torture::connection::Connection;
 use verify::{Verdict, verify};
 
 #[derive(Parser)]

@@ -14,7 +14,7 @@ use ringmain_wire::{
     INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, PRODUCE, ProduceRequest, ProduceResponse,
 };
 
-use crate::connection::Connection;
+use ringmain_torture::connection::Connection;
 
 const IN_FLIGHT: usize = 5;
 const PRODUCE_VERSION: i16 = 12;

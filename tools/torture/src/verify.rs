@@ -7,7 +7,7 @@ use ringmain_types::{ErrorCode, Offset, PartitionIndex};
 use ringmain_wire::fetch::{FetchPartition, FetchTopic};
 use ringmain_wire::{FETCH, FetchRequest, FetchResponse};
 
-use crate::connection::Connection;
+use ringmain_torture::connection::Connection;
 
 const FETCH_VERSION: i16 = 12;
 

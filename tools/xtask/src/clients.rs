@@ -23,6 +23,16 @@ pub fn torture(rest: &[String]) -> bool {
     succeeds(torture)
 }
 
+/// Strangers, broken clients and poor machines, against the broker as it is shipped; what `ringmain-hostile` takes may follow.
+pub fn hostile(rest: &[String]) -> bool {
+    if !succeeds(cargo(&["build", "--release", "--package", "ringmain", "--package", "ringmain-torture"])) {
+        return false;
+    }
+    let mut hostile = Command::new(root().join("target/release/ringmain-hostile"));
+    hostile.current_dir(root()).args(rest);
+    succeeds(hostile)
+}
+
 fn runner(rest: &[String]) -> Command {
     let mut runner = Command::new("python3");
     runner.current_dir(root()).arg("tools/conformance/run.py").args(rest);
