@@ -6,7 +6,7 @@ use ringmain_buffer::{Buf, Pool};
 use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskToken, FileId};
 use ringmain_types::*;
 
-use crate::entry::{ENTRY_BYTES, EPOCH_BYTES, Entry, PIECE_BYTES, Piece};
+use crate::entry::{Checkpoint, ENTRY_BYTES, EPOCH_BYTES, Entry, PIECE_BYTES, Piece};
 use crate::journal::{GroupHeader, HEADER_BYTES, Needs, TRAILER_BYTES};
 use crate::log::{Log, Phase};
 use crate::segment::OpenSegment;
@@ -30,6 +30,8 @@ pub(crate) struct Flight {
     pub left: BTreeSet<DiskToken>,
     /// Bytes of its blocks that went into fresh extents.
     fresh: u64,
+    /// It has entries.
+    says: bool,
     pub logs: Vec<Told>,
     pub unopened: Vec<Partition>,
     pub removing: Vec<String>,
@@ -48,6 +50,10 @@ pub(crate) struct Told {
     extents: Vec<(Offset, u32)>,
     sealed: Vec<Offset>,
     end: Offset,
+    /// The pending checkpoint is in force once this group is flushed.
+    checkpoint: bool,
+    /// Snapshots that nothing needs once this group is flushed.
+    stale: Vec<Offset>,
 }
 
 /// A group while it is put together.
@@ -132,12 +138,12 @@ impl Store {
         let lags = ring.groups.front().is_some_and(|first| first.sequence < ring.horizon());
         let roomy = used <= eighth * 5;
         // The last blocks are for the first groups of next lives; only what makes room goes close to them.
-        let reserve = if used > eighth * 5 { ring.block } else { 4 * ring.block };
+        let reserve = if used > eighth * 5 { 2 * ring.block } else { 4 * ring.block };
         let room = ring.room().saturating_sub(reserve) / ring.block * ring.block;
         let max = max.min(room as usize);
         if room == 0 {
             // What was said again counts when a group names it: one of a block may use the reserve, and makes room.
-            if lags && ring.room() > 0 {
+            if lags && ring.room() > ring.block {
                 self.send(Draft::new(max), pool);
             }
             return;
@@ -286,6 +292,8 @@ impl Store {
             extents: Vec::new(),
             sealed: Vec::new(),
             end: log.flushed,
+            checkpoint: false,
+            stale: Vec::new(),
         });
         true
     }
@@ -299,7 +307,9 @@ impl Store {
                 let block = self.block;
                 let left = |segment: &OpenSegment| segment.end - plan(segment, log.hold, true, block, block).written_to;
                 let inline: u32 = log.open.iter().map(left).sum();
-                inline as usize + ENTRY_BYTES + 2 * PIECE_BYTES + log.epochs.entries().len() * EPOCH_BYTES + 64
+                let checkpoint = log.checkpoint_told(true).map_or(0, Checkpoint::entry_bytes);
+                let rest = ENTRY_BYTES + 2 * PIECE_BYTES + log.epochs.entries().len() * EPOCH_BYTES + 64;
+                inline as usize + rest + checkpoint
             }),
             Needs::Unopened(partition) => self.unopened.get(partition).map_or(0, |(state, _)| state_bytes(state)),
             Needs::Removing(dir) => ENTRY_BYTES + dir.len(),
@@ -323,7 +333,8 @@ impl Store {
         let plans: Vec<Plan> = log.open.iter().map(|s| plan(s, hold, state, least, block)).collect();
         let inline: usize = log.open.iter().zip(&plans).map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
         let epochs = if state { log.epochs.entries().len() } else { log.pending.epochs.len() };
-        let pieces = inline + log.open.len() * PIECE_BYTES;
+        let checkpoint = log.checkpoint_told(state).map_or(0, Checkpoint::entry_bytes);
+        let pieces = inline + log.open.len() * PIECE_BYTES + checkpoint;
         let more = if state {
             pieces + ENTRY_BYTES + epochs * EPOCH_BYTES + log.dir_name().map_or(0, str::len)
         } else {
@@ -332,7 +343,8 @@ impl Store {
         // Whatever a log has in the journal must fit one group when it is said again: past that it waits for its file.
         let kept: usize = log.open.iter().zip(&plans).map(|(s, p)| (s.end - p.written_to) as usize + PIECE_BYTES).sum();
         let overhead = HEADER_BYTES + TRAILER_BYTES + ENTRY_BYTES + NAME_BYTES_MAX;
-        let whole = kept + overhead + log.epochs.entries().len() * EPOCH_BYTES;
+        let checkpoint = log.checkpoint_told(true).map_or(0, Checkpoint::entry_bytes);
+        let whole = kept + overhead + checkpoint + log.epochs.entries().len() * EPOCH_BYTES;
         if !draft.fits(more) || whole > most {
             return false;
         }
@@ -344,6 +356,8 @@ impl Store {
             extents: Vec::new(),
             sealed: Vec::new(),
             end: log.end(),
+            checkpoint: false,
+            stale: std::mem::take(&mut log.stale),
         };
         let inlines: Vec<Vec<u8>> =
             log.open.iter().zip(&plans).map(|(s, plan)| s.bytes(plan.inline_from, s.end)).collect();
@@ -370,7 +384,13 @@ impl Store {
             segment.headers_crc = 0;
             segment.roll_declared = true;
         }
-        told.sealed = std::mem::take(&mut log.pending).sealed;
+        told.checkpoint = log.checkpoint_due();
+        if told.checkpoint {
+            told.stale.extend(log.checkpoint.as_ref().map(|checkpoint| checkpoint.offset));
+        }
+        let pending = std::mem::take(&mut log.pending);
+        told.sealed = pending.sealed;
+        log.pending.checkpoint = pending.checkpoint;
         log.in_flight = true;
         log.cut = None;
         log.dirty_since = None;
@@ -426,6 +446,7 @@ impl Store {
             horizon,
             left,
             fresh: draft.fresh,
+            says: draft.entries > 0,
             logs: draft.told,
             unopened: draft.unopened,
             removing: draft.removing,
@@ -466,6 +487,7 @@ impl Store {
         let ring = self.ring_mut();
         ring.flushed = flight.sequence;
         ring.trim(flight.horizon);
+        self.unconfirmed = flight.says;
         for partition in flight.unopened {
             if let Some((_, since)) = self.unopened.get_mut(&partition) {
                 let before = std::mem::replace(since, flight.sequence);
@@ -513,9 +535,13 @@ impl Store {
                 segment.declared = true;
             }
         }
+        if told.checkpoint {
+            log.checkpoint = log.pending.checkpoint.take().or(log.checkpoint.take());
+        }
         let end = log.cut.map_or(told.end, |cut| cut.min(told.end));
         let news = log.flushed < end;
         log.flushed = log.flushed.max(end);
+        let due = log.checkpoint_due();
         if let Some(start) = told.start {
             log.started = start;
             self.events.push(StoreEvent::Started { log: told.log, start });
@@ -530,7 +556,11 @@ impl Store {
             }
             self.ring_mut().need(sequence, who);
         }
+        if due {
+            self.dirty.insert(told.log.slot);
+        }
         self.settle.insert(told.log.slot);
+        self.remove_snapshots(told.log, &told.stale);
         self.remove_segments(told.log);
     }
 }
@@ -563,6 +593,8 @@ fn tell_removed(log: &mut Log, draft: &mut Draft) -> bool {
         extents: Vec::new(),
         sealed: Vec::new(),
         end: log.end(),
+        checkpoint: false,
+        stale: Vec::new(),
     });
     log.in_flight = true;
     // Told once; what follows is the flush's business.
@@ -593,6 +625,13 @@ fn put_log_state(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<u8
         epochs: log.epochs.entries().iter().map(|entry| (entry.epoch, entry.start)).collect(),
         pieces: pieces.map(|((segment, plan), inline)| piece(segment, plan, inline)).collect(),
     });
+    put_checkpoint(draft, log.partition, log.checkpoint_told(true));
+}
+
+fn put_checkpoint(draft: &mut Draft, partition: Partition, checkpoint: Option<&Checkpoint>) {
+    if let Some(checkpoint) = checkpoint {
+        draft.put(&Entry::Checkpoint { partition, checkpoint: Box::new(checkpoint.clone()) });
+    }
 }
 
 fn put_news(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<u8>]) {
@@ -614,11 +653,13 @@ fn put_news(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<u8>]) {
     for base in &log.pending.sealed {
         draft.put(&Entry::Sealed { partition, base: *base });
     }
+    put_checkpoint(draft, partition, log.checkpoint_told(false));
 }
 
 pub(crate) fn state_bytes(state: &crate::LogState) -> usize {
     let inline: usize = state.segments.iter().map(|segment| PIECE_BYTES + segment.inline.len()).sum();
-    inline + ENTRY_BYTES + state.epochs.len() * EPOCH_BYTES + state.dir.as_ref().map_or(0, String::len)
+    let checkpoint = state.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.entry_bytes());
+    inline + ENTRY_BYTES + checkpoint + state.epochs.len() * EPOCH_BYTES + state.dir.as_ref().map_or(0, String::len)
 }
 
 pub(crate) fn put_state(draft: &mut Draft, state: &crate::LogState) {
@@ -640,6 +681,7 @@ pub(crate) fn put_state(draft: &mut Draft, state: &crate::LogState) {
         epochs: state.epochs.clone(),
         pieces: pieces.collect(),
     });
+    put_checkpoint(draft, state.partition, state.checkpoint.as_deref());
 }
 
 /// Consecutive parts, as writes of at most `gather` bytes.
