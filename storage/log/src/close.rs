@@ -49,8 +49,9 @@ impl Store {
                 }
             }
         }
-        let quiet = self.flight.is_none() && self.jobs.idle() && self.gone.is_empty();
+        let quiet = self.flight.is_none() && self.jobs.idle();
         let news = self.dirty.iter().any(|slot| self.slots[*slot as usize].log.as_ref().is_some_and(|log| log.news()));
+        let news = news || !self.gone.is_empty();
         if quiet && !news && self.to_close.is_empty() && self.unconfirmed && self.fenced.is_none() {
             // Says that the last group was flushed: should it rot, nobody takes it for a torn write.
             let block = self.ring().block;

@@ -187,15 +187,20 @@ impl Store {
                 }
             }
         }
-        for dir in std::mem::take(&mut self.gone) {
-            draft.put(&Entry::Gone { dir: &dir });
-            draft.gone.push(dir);
-        }
+        self.tell_gone(&mut draft);
         if draft.told.len() > reclaimed || !draft.gone.is_empty() {
             self.told_news = self.ring().sequence_next;
         }
         if !draft.is_empty() || (crowded && lags) {
             self.send(draft, pool);
+        }
+    }
+
+    fn tell_gone(&mut self, draft: &mut Draft) {
+        let fits = |draft: &Draft, dir: &String| draft.fits(ENTRY_BYTES + dir.len());
+        while let Some(dir) = self.gone.pop_if(|dir| fits(draft, dir)) {
+            draft.put(&Entry::Gone { dir: &dir });
+            draft.gone.push(dir);
         }
     }
 
@@ -331,20 +336,7 @@ impl Store {
         }
         let hold = log.hold || log.at_rest;
         let plans: Vec<Plan> = log.open.iter().map(|s| plan(s, hold, state, least, block)).collect();
-        let inline: usize = log.open.iter().zip(&plans).map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
-        let epochs = if state { log.epochs.entries().len() } else { log.pending.epochs.len() };
-        let checkpoint = log.checkpoint_told(state).map_or(0, Checkpoint::entry_bytes);
-        let pieces = inline + log.open.len() * PIECE_BYTES + checkpoint;
-        let more = if state {
-            pieces + ENTRY_BYTES + epochs * EPOCH_BYTES + log.dir_name().map_or(0, str::len)
-        } else {
-            pieces + ENTRY_BYTES * (log.open.len() * 2 + log.pending.sealed.len() + epochs + 1)
-        };
-        // Whatever a log has in the journal must fit one group when it is said again: past that it waits for its file.
-        let kept: usize = log.open.iter().zip(&plans).map(|(s, p)| (s.end - p.written_to) as usize + PIECE_BYTES).sum();
-        let overhead = HEADER_BYTES + TRAILER_BYTES + ENTRY_BYTES + NAME_BYTES_MAX;
-        let checkpoint = log.checkpoint_told(true).map_or(0, Checkpoint::entry_bytes);
-        let whole = kept + overhead + checkpoint + log.epochs.entries().len() * EPOCH_BYTES;
+        let (more, whole) = told_bytes(log, &plans, state);
         if !draft.fits(more) || whole > most {
             return false;
         }
@@ -563,6 +555,24 @@ impl Store {
         self.remove_snapshots(told.log, &told.stale);
         self.remove_segments(told.log);
     }
+}
+
+/// What telling of a log takes of a group; and what all that it has in the journal will take when it is said again, which must fit one
+/// group: past that it waits for its file.
+fn told_bytes(log: &Log, plans: &[Plan], state: bool) -> (usize, usize) {
+    let both = || log.open.iter().zip(plans);
+    let inline: usize = both().map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
+    let checkpoint = |state| log.checkpoint_told(state).map_or(0, Checkpoint::entry_bytes);
+    let pieces = inline + log.open.len() * PIECE_BYTES + checkpoint(state);
+    let all_epochs = log.epochs.entries().len();
+    let more = if state {
+        pieces + ENTRY_BYTES + all_epochs * EPOCH_BYTES + log.dir_name().map_or(0, str::len)
+    } else {
+        pieces + ENTRY_BYTES * (log.open.len() * 2 + log.pending.sealed.len() + log.pending.epochs.len() + 1)
+    };
+    let kept: usize = both().map(|(s, plan)| (s.end - plan.written_to) as usize + PIECE_BYTES).sum();
+    let overhead = HEADER_BYTES + TRAILER_BYTES + ENTRY_BYTES + NAME_BYTES_MAX;
+    (more, kept + overhead + checkpoint(true) + all_epochs * EPOCH_BYTES)
 }
 
 /// Whether a log's news may go out now.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringmain_batch::{Builder, Codec, Producer};
 use ringmain_buffer::Buf;
@@ -30,6 +30,8 @@ const READY_MAX: Duration = Duration::from_secs(5);
 /// All that one producer with five requests in flight sends: each request has a batch of every partition.
 struct Filler {
     producer_id: i64,
+    /// Of the records: older ones would go by retention.
+    began_ms: i64,
     partitions: usize,
     /// By request, oldest first: the number of the first record in each of its batches.
     pending: VecDeque<u64>,
@@ -43,8 +45,9 @@ pub fn run(options: &Options, broker: &mut Broker<'_>, gib: u64) -> Result<bool,
     let wanted = (gib << 30) / (options.partitions as u64 * VALUE_BYTES as u64);
     let mut connection = Connection::open(&broker.address).map_err(|e| e.to_string())?;
     let producer_id = init_producer_id(&mut connection).map_err(|e| e.to_string())?;
-    let mut filler =
-        Filler { producer_id, partitions: options.partitions, pending: VecDeque::new(), next: 0, acked: 0 };
+    let began_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    let partitions = options.partitions;
+    let mut filler = Filler { producer_id, began_ms, partitions, pending: VecDeque::new(), next: 0, acked: 0 };
     let began = Instant::now();
     filler.fill(&mut connection, wanted).map_err(|e| format!("fill: {e}"))?;
     let took = began.elapsed().as_secs_f64();
@@ -125,7 +128,7 @@ impl Filler {
         for number in first..first + BATCH_RECORDS {
             let mut value = format!("{partition}:{number}:").into_bytes();
             value.resize(VALUE_BYTES, b'.');
-            builder.push(WallMs(1_700_000_000_000 + number as i64), None, Some(&value), &[]);
+            builder.push(WallMs(self.began_ms + (number / 1000) as i64), None, Some(&value), &[]);
         }
         Buf::copy_of(&builder.encode())
     }
