@@ -366,10 +366,14 @@ impl Store {
         recovering.stage = Stage::Load;
         let checkpoint = recovering.checkpoint().is_some();
         let (mut missing, mut bad) = (false, None);
-        for (number, load) in (0..).zip(&mut recovering.loads) {
+        let Recovering { loads, closing, .. } = &mut *recovering;
+        for (number, load) in (0..).zip(loads) {
             let bytes = match Store::ok(&mut got, number) {
                 Some(DiskOk::Opened { bytes }) => u32::try_from(bytes).unwrap_or(u32::MAX),
-                _ => 0,
+                _ => {
+                    closing.retain(|file| *file != load.file);
+                    0
+                }
             };
             match load.what {
                 // Read in whole, whatever it is.
