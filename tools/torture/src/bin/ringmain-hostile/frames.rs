@@ -121,8 +121,10 @@ fn truncated(world: &mut World) -> Outcome {
     Ok(())
 }
 
-/// What each connection may cost for good: nothing. This is the allocator's room.
+/// What many connections may cost for good: nothing. This is the room of pools and allocator, which keep what they once had.
 const MEMORY_MAX: u64 = 16 << 20;
+/// A frame under way has a block of 16 times what came of it.
+const CLAIM_BLOCK_BYTES: u64 = 32 << 10;
 
 fn grew(world: &mut World, before: u64) -> Outcome {
     let after = world.broker()?.resident()?;
@@ -153,7 +155,7 @@ fn claims(world: &mut World) -> Outcome {
         open.push(connection);
     }
     world.goes_on()?;
-    grew(world, before)?;
+    grew(world, before + open.len() as u64 * CLAIM_BLOCK_BYTES)?;
     // None was ended for its claim: each may still come.
     for connection in &mut open {
         connection.stream().set_read_timeout(Some(Duration::from_millis(1)))?;
