@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(check(None), Ok(()), "a first start that was cut off has no journal yet");
         fs::write(path.join("journal-2/0.journal"), "").unwrap();
         let lost = check(None).unwrap_err();
-        assert!(lost.contains("ringmain.layout: missing, though there is journal-2/0.journal; put it back"), "{lost}");
+        assert!(lost.contains("ringmain.layout: missing, though there is journal-2/0.journal; restore it"), "{lost}");
         let lost = check(Some(layout)).unwrap_err();
         assert!(lost.contains("journal-2/1.journal: missing") && !lost.contains('\n'), "{lost}");
         assert_eq!(check(Some(Layout { served: false, ..layout })), Ok(()), "it was being made");

@@ -72,7 +72,7 @@ impl StartError {
             StartError::Locked { .. } => "stop that process, or give another --data-dir".into(),
             StartError::Newer { .. } => "start it with the newer ringmain, or give another --data-dir".into(),
             StartError::Lost { .. } => {
-                "put it back from a copy, or give another --data-dir: without it every record here would be passed over".into()
+                "restore it from a copy, or give another --data-dir: without it every record here would be passed over".into()
             }
             StartError::Malformed { .. } => "restore the file from a copy, or give another --data-dir".into(),
             StartError::Listen { error, .. } => match error.kind() {
