@@ -94,8 +94,9 @@ impl Store {
             Dir::None => {
                 log.dir = Dir::Making;
                 log.jobs += 1;
-                let list = DiskKind::List { dir: dir_id, path: log.name.clone() };
-                self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(vec![list])], Then::DirListed(id)));
+                let list = |path| DiskKind::List { dir: dir_id, path };
+                let lists = vec![list(log.name.clone()), list(format!("{}-delete", log.name))];
+                self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(lists)], Then::DirListed(id)));
                 return;
             }
         };
@@ -127,8 +128,11 @@ impl Store {
     /// something, so that two shards never share one.
     pub(crate) fn dir_listed(&mut self, id: LogId, mut got: Got) {
         let taken = matches!(Store::ok(&mut got, 0), Some(DiskOk::Listed(entries)) if !entries.is_empty());
+        // Of a removal that is not over: its last step must never meet a second one of the same name, nor a start take this log's
+        // directory for the one that was to go.
+        let going = matches!(Store::ok(&mut got, 1), Some(DiskOk::Listed(_)));
         let Some(log) = self.log_any_mut(id) else { return };
-        let taken = taken || reserved(&log.name);
+        let taken = taken || going || reserved(&log.name);
         let to = if taken { other_name(log) } else { log.name.clone() };
         self.make_dir(id, to);
     }
