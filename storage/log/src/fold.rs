@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringmain_types::{Offset, Partition};
 
-use crate::entry::{Checkpoint, Entries, Entry, LogState, Malformed, Piece, SegmentState};
+use crate::entry::{Entries, Entry, LogState, Malformed, Piece, SegmentState};
 
 /// An extent that the newest group tells of: it may be torn, for nobody is known to have been told of that group.
 #[derive(Clone, Debug)]
@@ -30,8 +30,7 @@ enum Undo {
     Start(Partition, Offset),
     Epochs(Partition, Vec<(ringmain_types::LeaderEpoch, Offset)>),
     Rolled(Partition),
-    Sealed { partition: Partition, at: usize, segment: SegmentState, sealed: bool, checkpoint: Option<Box<Checkpoint>> },
-    Checkpoint(Partition, Option<Box<Checkpoint>>),
+    Sealed(Partition, usize, SegmentState, bool),
 }
 enum Inline {
     Cut(usize),
@@ -46,8 +45,7 @@ impl Undo {
             | Undo::Start(partition, _)
             | Undo::Epochs(partition, _)
             | Undo::Rolled(partition)
-            | Undo::Sealed { partition, .. }
-            | Undo::Checkpoint(partition, _) => *partition,
+            | Undo::Sealed(partition, ..) => *partition,
         }
     }
 }
@@ -146,12 +144,10 @@ impl Fold {
             Undo::Rolled(_) => {
                 state.segments.pop();
             }
-            Undo::Sealed { at, segment, sealed, checkpoint, .. } => {
+            Undo::Sealed(_, at, segment, sealed) => {
                 state.segments.insert(at, segment);
                 state.sealed = sealed;
-                state.checkpoint = checkpoint;
             }
-            Undo::Checkpoint(_, checkpoint) => state.checkpoint = checkpoint,
         }
     }
 
@@ -165,8 +161,7 @@ impl Fold {
                     self.check(partition, piece, segment.cloned());
                 }
                 let segments = pieces.iter().map(segment_of).collect();
-                let dir = dir.map(str::to_owned);
-                let state = LogState { partition, dir, start, epochs, segments, sealed, checkpoint: None };
+                let state = LogState { partition, dir: dir.map(str::to_owned), start, epochs, segments, sealed };
                 self.states.insert(partition, state);
                 let since = self.since.insert(partition, sequence);
                 self.undo.push(Undo::State(partition, before.map(Box::new), since));
@@ -194,8 +189,7 @@ impl Fold {
             | Entry::Start { partition, .. }
             | Entry::Epoch { partition, .. }
             | Entry::Roll { partition, .. }
-            | Entry::Sealed { partition, .. }
-            | Entry::Checkpoint { partition, .. } => {
+            | Entry::Sealed { partition, .. } => {
                 // Without a state: it stands in a younger group, which says all this again.
                 if !self.states.contains_key(&partition) {
                     return Ok(());
@@ -230,20 +224,8 @@ impl Fold {
                     return Err(Malformed("a segment sealed that was not open"));
                 };
                 let segment = state.segments.remove(at);
-                let checkpoint = if at == 0 { state.checkpoint.take() } else { state.checkpoint.clone() };
-                self.undo.push(Undo::Sealed { partition, at, segment, sealed: state.sealed, checkpoint });
+                self.undo.push(Undo::Sealed(partition, at, segment, state.sealed));
                 state.sealed = true;
-            }
-            Entry::Checkpoint { checkpoint, .. } => {
-                let first = state.segments.first().map(|segment| (segment.base, segment.next, segment.end()));
-                let fits = first.is_some_and(|(base, next, end)| {
-                    base == checkpoint.base && checkpoint.offset <= next && checkpoint.position <= end
-                });
-                if !fits {
-                    return Err(Malformed("a checkpoint of what the log does not have"));
-                }
-                let before = state.checkpoint.replace(checkpoint);
-                self.undo.push(Undo::Checkpoint(partition, before));
             }
             _ => {}
         }

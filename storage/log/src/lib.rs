@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod cache;
-mod checkpoint;
 mod chunk;
 mod close;
 mod commit;

@@ -141,7 +141,15 @@ fn a_brokers_life() {
     assert_eq!(described["partitions"].as_array().unwrap().len(), 4);
     assert_eq!(described["partitions"][3]["end_offset"], 0);
     assert_eq!(described["configs"], serde_json::json!({ "max.message.bytes": "5000" }));
-    assert!(get(&broker.admin, "/metrics").contains("\nringmain_partitions 4\n"));
+    // Told behind the answer; longer than this means that it does not come.
+    let told = || get(&broker.admin, "/metrics").contains("\nringmain_partitions 4\n");
+    let seen = (0..500).any(|_| {
+        told() || {
+            std::thread::sleep(Duration::from_millis(20));
+            false
+        }
+    });
+    assert!(seen, "the new partition is in no metrics");
 
     let line = refusal(&["log", "verify", data.to_str().unwrap()]);
     assert!(line.contains("in use"), "{line}");
