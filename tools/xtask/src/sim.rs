@@ -4,7 +4,7 @@
 use crate::{cargo, succeeds};
 
 /// Fresh seeds in every check.
-const FRESH_SEEDS: u32 = 300;
+const FRESH_SEEDS: u32 = 2000;
 
 pub fn run(arguments: &[String]) -> bool {
     let mut command = cargo(&["run", "--quiet", "--profile", "sim", "--package", "ringmain-sim", "--"]);
