@@ -9,6 +9,8 @@ use crate::entry::{Entries, Entry, LogState, Malformed, Piece, SegmentState};
 /// An extent that the newest group tells of: it may be torn, for nobody is known to have been told of that group.
 #[derive(Clone, Debug)]
 pub(crate) struct Check {
+    /// The group that tells of it.
+    pub group: u64,
     pub partition: Partition,
     pub base: Offset,
     pub extent_from: u32,
@@ -58,14 +60,18 @@ pub(crate) struct Fold {
     pub since: BTreeMap<Partition, u64>,
     /// Directories still to be removed, and the group that says so.
     pub removing: BTreeMap<String, u64>,
-    /// Of the groups that nobody is known to have been told of.
-    undo: Vec<Undo>,
+    /// Of the groups that were not known to be flushed when the youngest one folded was written, each with its group.
+    undo: Vec<(u64, Undo)>,
     pub checks: Vec<Check>,
 }
 
 impl Fold {
-    /// The entries of group `sequence`. `unsure`: the group before it is not known to be flushed either.
-    pub fn group(&mut self, sequence: u64, bytes: &[u8], count: u32, unsure: bool) -> Result<(), Malformed> {
+    /// The entries of group `sequence`, whose header calls all up to `flushed` flushed.
+    ///
+    /// What it drops, it drops of all groups behind that one: a life that could not flush its first group leaves two for the next
+    /// one to judge, and so on.
+    pub fn group(&mut self, sequence: u64, bytes: &[u8], count: u32, flushed: u64) -> Result<(), Malformed> {
+        self.sure(flushed);
         let mut entries = Entries::new(bytes, count);
         let mut drops = BTreeSet::new();
         let mut begun = false;
@@ -78,7 +84,7 @@ impl Fold {
                 }
                 entry => {
                     if !begun {
-                        self.begin(&drops, unsure);
+                        self.revert(&drops);
                     }
                     begun = true;
                     self.apply(sequence, entry)?;
@@ -86,17 +92,15 @@ impl Fold {
             }
         }
         if !begun {
-            self.begin(&drops, unsure);
+            self.revert(&drops);
         }
         Ok(())
     }
 
-    fn begin(&mut self, drops: &BTreeSet<Partition>, unsure: bool) {
-        self.revert(drops);
-        if !unsure {
-            self.undo.clear();
-            self.checks.clear();
-        }
+    /// Groups up to `flushed` are durable: they need no proof, and nothing takes them back.
+    pub fn sure(&mut self, flushed: u64) {
+        self.undo.retain(|(group, _)| *group > flushed);
+        self.checks.retain(|check| check.group > flushed);
     }
 
     /// Takes back what the unsure groups said of these logs.
@@ -106,8 +110,8 @@ impl Fold {
         }
         self.checks.retain(|check| !drops.contains(&check.partition));
         let mut kept = Vec::new();
-        while let Some(step) = self.undo.pop() {
-            if drops.contains(&step.partition()) { self.undo_step(step) } else { kept.push(step) }
+        while let Some((group, step)) = self.undo.pop() {
+            if drops.contains(&step.partition()) { self.undo_step(step) } else { kept.push((group, step)) }
         }
         kept.reverse();
         self.undo = kept;
@@ -158,19 +162,19 @@ impl Fold {
                 for piece in &pieces {
                     let segment =
                         before.as_ref().and_then(|state| state.segments.iter().find(|s| s.base == piece.base));
-                    self.check(partition, piece, segment.cloned());
+                    self.check(sequence, partition, piece, segment.cloned());
                 }
                 let segments = pieces.iter().map(segment_of).collect();
                 let state = LogState { partition, dir: dir.map(str::to_owned), start, epochs, segments, sealed };
                 self.states.insert(partition, state);
                 let since = self.since.insert(partition, sequence);
-                self.undo.push(Undo::State(partition, before.map(Box::new), since));
+                self.undo.push((sequence, Undo::State(partition, before.map(Box::new), since)));
                 Ok(())
             }
             Entry::Remove { partition, dir } => {
                 let before = self.states.remove(&partition);
                 let since = self.since.remove(&partition);
-                self.undo.push(Undo::State(partition, before.map(Box::new), since));
+                self.undo.push((sequence, Undo::State(partition, before.map(Box::new), since)));
                 if let Some(dir) = dir {
                     self.removing.insert(dir.to_owned(), sequence);
                 }
@@ -194,28 +198,28 @@ impl Fold {
                 if !self.states.contains_key(&partition) {
                     return Ok(());
                 }
-                self.change(partition, entry)
+                self.change(sequence, partition, entry)
             }
         }
     }
 
-    fn change(&mut self, partition: Partition, entry: Entry<'_>) -> Result<(), Malformed> {
+    fn change(&mut self, sequence: u64, partition: Partition, entry: Entry<'_>) -> Result<(), Malformed> {
         let Some(state) = self.states.get_mut(&partition) else { return Ok(()) };
         match entry {
-            Entry::Commit { piece, .. } => return self.commit(partition, &piece),
+            Entry::Commit { piece, .. } => return self.commit(sequence, partition, &piece),
             Entry::Start { offset, .. } => {
-                self.undo.push(Undo::Start(partition, state.start));
+                self.undo.push((sequence, Undo::Start(partition, state.start)));
                 state.start = offset;
             }
             Entry::Epoch { epoch, start, .. } => {
-                self.undo.push(Undo::Epochs(partition, state.epochs.clone()));
+                self.undo.push((sequence, Undo::Epochs(partition, state.epochs.clone())));
                 state.epochs.push((epoch, start));
             }
             Entry::Roll { base, .. } => {
                 if state.end() != base {
                     return Err(Malformed("a segment that does not join the one before"));
                 }
-                self.undo.push(Undo::Rolled(partition));
+                self.undo.push((sequence, Undo::Rolled(partition)));
                 state.segments.push(SegmentState { base, next: base, ..SegmentState::default() });
             }
             Entry::Sealed { base, .. } => {
@@ -224,7 +228,7 @@ impl Fold {
                     return Err(Malformed("a segment sealed that was not open"));
                 };
                 let segment = state.segments.remove(at);
-                self.undo.push(Undo::Sealed(partition, at, segment, state.sealed));
+                self.undo.push((sequence, Undo::Sealed(partition, at, segment, state.sealed)));
                 state.sealed = true;
             }
             _ => {}
@@ -232,7 +236,7 @@ impl Fold {
         Ok(())
     }
 
-    fn commit(&mut self, partition: Partition, piece: &Piece<'_>) -> Result<(), Malformed> {
+    fn commit(&mut self, sequence: u64, partition: Partition, piece: &Piece<'_>) -> Result<(), Malformed> {
         let Some(state) = self.states.get_mut(&partition) else { return Ok(()) };
         let Some(segment) = state.segments.iter_mut().find(|segment| segment.base == piece.base) else {
             return Err(Malformed("a commit to a segment that is not open"));
@@ -253,19 +257,20 @@ impl Fold {
         };
         segment.written_to = piece.written_to;
         segment.next = piece.next;
-        self.undo.push(Undo::Piece { partition, base: piece.base, written_to, inline, next });
+        self.undo.push((sequence, Undo::Piece { partition, base: piece.base, written_to, inline, next }));
         if before.is_some() {
-            self.check(partition, piece, before);
+            self.check(sequence, partition, piece, before);
         }
         Ok(())
     }
 
-    fn check(&mut self, partition: Partition, piece: &Piece<'_>, before: Option<SegmentState>) {
+    fn check(&mut self, group: u64, partition: Partition, piece: &Piece<'_>, before: Option<SegmentState>) {
         if piece.written_to == piece.extent_from {
             return;
         }
         let from = before.as_ref().map_or(piece.base, |segment| segment.next);
         self.checks.push(Check {
+            group,
             partition,
             base: piece.base,
             extent_from: piece.extent_from,
@@ -282,4 +287,45 @@ impl Fold {
 
 fn segment_of(piece: &Piece<'_>) -> SegmentState {
     SegmentState { base: piece.base, written_to: piece.written_to, inline: piece.inline.to_vec(), next: piece.next }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringmain_types::{LeaderEpoch, PartitionIndex, TopicId};
+
+    const LOG: Partition = Partition { topic: TopicId(7), index: PartitionIndex(0) };
+
+    fn piece(extent_from: u32, written_to: u32, declared_from: u32, next: i64) -> Piece<'static> {
+        let inline_from = written_to;
+        let (base, next) = (Offset(0), Offset(next));
+        Piece { base, extent_from, written_to, declared_from, headers_crc: 0, inline_from, inline: b"", next }
+    }
+
+    fn fold(fold: &mut Fold, sequence: u64, flushed: u64, entries: &[Entry<'_>]) {
+        let mut bytes = Vec::new();
+        entries.iter().for_each(|entry| entry.encode(&mut bytes));
+        fold.group(sequence, &bytes, entries.len() as u32, flushed).unwrap();
+    }
+
+    /// A start whose first group is never flushed leaves that group and the one before it for the next start to judge.
+    #[test]
+    fn a_drop_takes_back_every_group_that_was_not_flushed() {
+        let mut folded = Fold::default();
+        let (epochs, pieces) = (vec![(LeaderEpoch(0), Offset(0))], vec![piece(0, 512, 0, 1)]);
+        let state = Entry::State { partition: LOG, dir: Some("log"), start: Offset(0), sealed: false, epochs, pieces };
+        fold(&mut folded, 1, 0, &[state]);
+        fold(&mut folded, 2, 1, &[Entry::Commit { partition: LOG, piece: piece(512, 1024, 512, 2) }]);
+        // The life that wrote this one found the second group whole, and then could not flush.
+        fold(&mut folded, 3, 1, &[]);
+        assert_eq!(folded.checks.len(), 1, "the blocks of group 2 are still unsure");
+        fold(&mut folded, 4, 1, &[Entry::Drop { partition: LOG }]);
+        assert_eq!(folded.states[&LOG].segments[0].written_to, 512);
+        assert!(folded.checks.is_empty());
+        fold(&mut folded, 5, 4, &[Entry::Commit { partition: LOG, piece: piece(512, 1536, 512, 3) }]);
+        assert_eq!(folded.states[&LOG].end(), Offset(3));
+        // Group 4 is flushed: what it left standing is not taken back any more.
+        fold(&mut folded, 6, 5, &[Entry::Drop { partition: LOG }]);
+        assert_eq!(folded.states[&LOG].end(), Offset(3));
+    }
 }

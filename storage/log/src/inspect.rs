@@ -142,8 +142,7 @@ impl JournalReport {
                 self.faults.push(JournalFault { position, what, torn });
                 break;
             };
-            let unsure = sequence > self.flushed + 1;
-            if let Err(malformed) = fold.group(sequence, entries, header.entries, unsure) {
+            if let Err(malformed) = fold.group(sequence, entries, header.entries, header.flushed) {
                 let what = format!("group {sequence}: {}", malformed.0);
                 self.faults.push(JournalFault { position, what, torn: false });
                 break;

@@ -368,8 +368,8 @@ impl Store {
             let Some(group) = piece.get(at..).and_then(|rest| rest.get(..bytes)) else { break };
             match checked_entries(group) {
                 Some(entries) => {
-                    let unsure = next > newest.header.flushed + 1;
-                    let folded = opening.fold.group(next, entries, candidate.header.entries, unsure);
+                    let GroupHeader { entries: count, flushed, .. } = candidate.header;
+                    let folded = opening.fold.group(next, entries, count, flushed);
                     folded.map_err(|what| self.journal_error(&format!("group {next}: {}", what.0)))?;
                 }
                 // Nobody was told of it: it was torn by the end of the last life.
@@ -396,9 +396,8 @@ impl Store {
         opening.newest = next - 1;
         // What its successor's header calls flushed needs no proof.
         opening.flushed = newest.header.flushed.min(opening.newest);
-        if opening.newest > opening.flushed {
-            opening.checks = opening.fold.checks.clone().into();
-        }
+        opening.fold.sure(opening.flushed);
+        opening.checks = opening.fold.checks.clone().into();
         Ok(Stage::Verify)
     }
 
