@@ -2,14 +2,13 @@
 
 use ringmain_torture::connection::Connection;
 use ringmain_wire::create_partitions::CreatePartitionsTopic;
-use ringmain_wire::create_topics::CreatableTopic;
 use ringmain_wire::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
 use ringmain_wire::{
-    CREATE_PARTITIONS, CREATE_TOPICS, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
-    CreateTopicsResponse, INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse, INCREMENTAL_ALTER_CONFIGS,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
 
-use crate::ask::{Answer, create, create_topic, delete_topic, topics};
+use crate::ask::{Answer, create, create_all, create_topic, delete_topic, topics};
 use crate::process::{PATIENCE, run};
 use crate::suite::{Case, Outcome, case, fail, must};
 use crate::world::World;
@@ -123,23 +122,16 @@ fn refused(what: &str, answer: &Answer, code: i16, says: &str) -> Outcome {
 fn alone(world: &mut World) -> Outcome {
     let mut connection = world.connect()?;
     let names = ["alone.1", "a b", "alone.2", "alone.3", "alone.3"];
-    let topics = names.iter().map(|name| CreatableTopic {
-        name,
-        num_partitions: 1,
-        replication_factor: 1,
-        ..Default::default()
-    });
-    let request = CreateTopicsRequest { topics: topics.collect(), timeout_ms: 10_000, validate_only: false };
-    let frame = connection.call(&CREATE_TOPICS, 7, &request)?;
-    let (_, reply): (i32, CreateTopicsResponse<'_>) = frame.decode(&CREATE_TOPICS, 7)?;
-    for topic in reply.topics.iter() {
-        let expected = match topic.name {
+    let answers = create_all(&mut connection, &names, 1, &[])?;
+    must(answers.len() == names.len(), || format!("{} answers", answers.len()))?;
+    for (name, answer) in answers {
+        let expected = match name.as_str() {
             "alone.1" | "alone.2" => 0,
             "a b" => 17,
             // Twice in one request: nobody can say which was meant.
             _ => 42,
         };
-        must(topic.error_code.code() == expected, || format!("{topic:?} instead of {expected}"))?;
+        must(answer.code == expected, || format!("{name}: {answer:?} instead of {expected}"))?;
     }
     Ok(())
 }

@@ -51,19 +51,30 @@ pub fn create(
     partitions: i32,
     configs: &[(&str, &str)],
 ) -> io::Result<Answer> {
-    let configs = configs.iter().map(|(name, value)| CreatableTopicConfig { name, value: Some(value) });
-    let topic = CreatableTopic {
-        name,
+    let (_, answer) =
+        create_all(connection, &[name], partitions, configs)?.pop().ok_or_else(|| nothing("CreateTopics"))?;
+    Ok(answer)
+}
+
+/// All in one request; the answers in the order of the reply, each with its topic's name.
+pub fn create_all<N: AsRef<str>>(
+    connection: &mut Connection,
+    names: &[N],
+    partitions: i32,
+    configs: &[(&str, &str)],
+) -> io::Result<Vec<(String, Answer)>> {
+    let topics = names.iter().map(|name| CreatableTopic {
+        name: name.as_ref(),
         num_partitions: partitions,
         replication_factor: 1,
-        configs: configs.collect(),
+        configs: configs.iter().map(|(name, value)| CreatableTopicConfig { name, value: Some(value) }).collect(),
         ..Default::default()
-    };
-    let request = CreateTopicsRequest { topics: vec![topic].into(), timeout_ms: TIMEOUT_MS, ..Default::default() };
+    });
+    let request = CreateTopicsRequest { topics: topics.collect(), timeout_ms: TIMEOUT_MS, ..Default::default() };
     let frame = connection.call(&CREATE_TOPICS, 7, &request)?;
     let (_, reply): (i32, CreateTopicsResponse<'_>) = frame.decode(&CREATE_TOPICS, 7)?;
-    let topic = reply.topics.iter().next().ok_or_else(|| nothing("CreateTopics"))?;
-    Ok(Answer::new(topic.error_code, topic.error_message))
+    let answers = reply.topics.iter();
+    Ok(answers.map(|topic| (topic.name.into(), Answer::new(topic.error_code, topic.error_message))).collect())
 }
 
 /// One that exists already is fine.

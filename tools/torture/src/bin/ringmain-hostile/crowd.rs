@@ -5,17 +5,13 @@ use std::time::Duration;
 
 use ringmain_torture::connection::Connection;
 use ringmain_types::ErrorCode;
-use ringmain_wire::create_topics::CreatableTopic;
 use ringmain_wire::metadata::MetadataRequestTopic;
-use ringmain_wire::{
-    CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, FETCH, METADATA, MetadataRequest, MetadataResponse,
-    PRODUCE, encode_request,
-};
+use ringmain_wire::{FETCH, METADATA, MetadataRequest, MetadataResponse, PRODUCE, encode_request};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::ask::{
-    FETCH_VERSION, PRODUCE_VERSION, batch, create_topic, delete_topic, fetch_bytes, fetch_request, produce_one,
-    produce_request,
+    FETCH_VERSION, PRODUCE_VERSION, batch, create_all, create_topic, delete_topic, fetch_bytes, fetch_request,
+    produce_one, produce_request,
 };
 use crate::frames::framed;
 use crate::suite::{Case, Outcome, Stop, case, must};
@@ -183,18 +179,10 @@ fn metadata(world: &mut World) -> Outcome {
 fn create_many(world: &mut World) -> Outcome {
     const COUNT: usize = 100_000;
     let names: Vec<String> = (0..COUNT).map(|number| format!("many.{number}")).collect();
-    let topics = names.iter().map(|name| CreatableTopic {
-        name,
-        num_partitions: 1,
-        replication_factor: 1,
-        ..Default::default()
-    });
-    let request = CreateTopicsRequest { topics: topics.collect(), timeout_ms: 10_000, validate_only: false };
     let before = world.broker()?.resident()?;
     let mut connection = world.connect()?;
-    let frame = connection.call(&CREATE_TOPICS, 7, &request)?;
-    let (_, reply): (i32, CreateTopicsResponse<'_>) = frame.decode(&CREATE_TOPICS, 7)?;
-    let refused = reply.topics.iter().filter(|topic| topic.error_code == ErrorCode::PolicyViolation).count();
+    let answers = create_all(&mut connection, &names, 1, &[])?;
+    let refused = answers.iter().filter(|(_, answer)| answer.code == ErrorCode::PolicyViolation.code()).count();
     must(refused >= COUNT - 10_000, || format!("{refused} of {COUNT} refused"))?;
     grew(world, before, 256 << 20)?;
     world.renew();
@@ -205,16 +193,10 @@ fn churn(world: &mut World) -> Outcome {
     let mut connection = world.connect()?;
     let mut round = |world: &mut World, number: usize| -> Outcome {
         let names: Vec<String> = (0..500).map(|at| format!("churn.{number}.{at}")).collect();
-        let topics = names.iter().map(|name| CreatableTopic {
-            name,
-            num_partitions: 2,
-            replication_factor: 1,
-            ..Default::default()
-        });
-        let request = CreateTopicsRequest { topics: topics.collect(), timeout_ms: 10_000, validate_only: false };
-        let frame = connection.call(&CREATE_TOPICS, 7, &request)?;
-        let (_, reply): (i32, CreateTopicsResponse<'_>) = frame.decode(&CREATE_TOPICS, 7)?;
-        must(reply.topics.iter().all(|topic| topic.error_code == ErrorCode::None), || "not all were made".into())?;
+        let answers = create_all(&mut connection, &names, 2, &[])?;
+        must(answers.len() == names.len() && answers.iter().all(|(_, answer)| answer.code == 0), || {
+            "not all were made".into()
+        })?;
         for name in names.iter().step_by(50) {
             produce_one(&mut connection, name, 1, b"x")?;
         }
