@@ -162,6 +162,44 @@ impl Directory {
         self.write(LAYOUT, &text)
     }
 
+    /// Whether all is there that the data needs: the layout beside any data, and each journal of the one that has served.
+    pub fn check_whole(&self, found: Option<Layout>) -> Result<(), StartError> {
+        let lost = |path: PathBuf, beside: String| Err(StartError::Lost { path, beside });
+        let Some(layout) = found else {
+            return match self.data().map_err(|error| StartError::path("list", &self.path, error))? {
+                Some(beside) => lost(self.path.join(LAYOUT), beside),
+                None => Ok(()),
+            };
+        };
+        for core in (0..layout.cores).filter(|_| layout.served) {
+            let path = self.path.join(format!("journal-{}/{core}.journal", layout.journal_generation));
+            if !path.exists() {
+                return lost(path, format!("{LAYOUT}, which says that {} cores have served here", layout.cores));
+            }
+        }
+        Ok(())
+    }
+
+    /// A journal or a partition's directory, when there is one.
+    fn data(&self) -> io::Result<Option<String>> {
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                continue;
+            }
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.path().join("partition.metadata").exists() {
+                return Ok(Some(format!("{name}/partition.metadata")));
+            }
+            if name.starts_with("journal-")
+                && let Some(journal) = fs::read_dir(entry.path())?.next().transpose()?
+            {
+                return Ok(Some(format!("{name}/{}", journal.file_name().to_string_lossy())));
+            }
+        }
+        Ok(None)
+    }
+
     /// Removes the journals of other generations than the one in force: what a change of the number of cores left behind.
     pub fn remove_old_journals(&self, layout: Layout) -> io::Result<()> {
         let kept = format!("journal-{}", layout.journal_generation);
@@ -313,6 +351,30 @@ mod tests {
         assert_eq!(names, [".lock", "meta.properties", "ringmain.layout"]);
         drop(directory);
         Directory::open(&path.join("deep")).unwrap();
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_lost_its_layout_or_a_journal_is_no_new_one() {
+        let path = fresh("lost");
+        let directory = Directory::open(&path).unwrap();
+        let check = |found| directory.check_whole(found).map_err(|error| error.to_string());
+        assert_eq!(check(None), Ok(()));
+        let layout = Layout { journal_generation: 2, cores: 2, served: true };
+        fs::create_dir_all(path.join("journal-2")).unwrap();
+        assert_eq!(check(None), Ok(()), "a first start that was cut off has no journal yet");
+        fs::write(path.join("journal-2/0.journal"), "").unwrap();
+        let lost = check(None).unwrap_err();
+        assert!(lost.contains("ringmain.layout: missing, though there is journal-2/0.journal; restore it"), "{lost}");
+        let lost = check(Some(layout)).unwrap_err();
+        assert!(lost.contains("journal-2/1.journal: missing") && !lost.contains('\n'), "{lost}");
+        assert_eq!(check(Some(Layout { served: false, ..layout })), Ok(()), "it was being made");
+        fs::write(path.join("journal-2/1.journal"), "").unwrap();
+        assert_eq!(check(Some(layout)), Ok(()));
+        fs::remove_dir_all(path.join("journal-2")).unwrap();
+        fs::create_dir_all(path.join("orders-0")).unwrap();
+        fs::write(path.join("orders-0/partition.metadata"), "").unwrap();
+        assert!(check(None).is_err_and(|lost| lost.contains("orders-0/partition.metadata")));
         fs::remove_dir_all(&path).unwrap();
     }
 

@@ -25,6 +25,12 @@ pub enum StartError {
         found: u32,
         known: u32,
     },
+    /// A file without which the data beside it can't be understood: never taken for a first start.
+    Lost {
+        path: PathBuf,
+        /// What is there and needs it.
+        beside: String,
+    },
     /// A file of ours that does not read as one.
     Malformed {
         path: PathBuf,
@@ -65,6 +71,9 @@ impl StartError {
             StartError::Path { error, .. } => path_remedy(error).into(),
             StartError::Locked { .. } => "stop that process, or give another --data-dir".into(),
             StartError::Newer { .. } => "start it with the newer ringmain, or give another --data-dir".into(),
+            StartError::Lost { .. } => {
+                "restore it from a copy, or give another --data-dir: without it every record here would be passed over".into()
+            }
             StartError::Malformed { .. } => "restore the file from a copy, or give another --data-dir".into(),
             StartError::Listen { error, .. } => match error.kind() {
                 io::ErrorKind::AddrInUse => "stop what listens there, or give another port".into(),
@@ -111,6 +120,7 @@ impl fmt::Display for StartError {
                 "{}: format {found} is newer than {known}, the newest that this version knows",
                 path.display()
             )?,
+            StartError::Lost { path, beside } => write!(f, "{}: missing, though there is {beside}", path.display())?,
             StartError::Malformed { path, why } => write!(f, "{}: {why}", path.display())?,
             StartError::Listen { address, error } => write!(f, "listen on {address}: {error}")?,
             StartError::Limit { name, has, needs } => {

@@ -83,6 +83,7 @@ fn plan(config: &NodeConfig) -> Result<Plan, StartError> {
     config.cores.map(check_cores).transpose()?;
     let directory = Directory::open(&config.data_dir)?;
     let found = directory.layout()?;
+    directory.check_whole(found)?;
     let file_system = directory.probe()?;
     let available = resources::cpus();
     let cores = config.cores.or(found.map(|layout| layout.cores)).unwrap_or(available.len());

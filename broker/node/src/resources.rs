@@ -87,6 +87,8 @@ pub fn limits(memory: u64, descriptors: u64, shards: usize, data_dir: &Path) -> 
         });
     }
     let mut limits = Limits::production(each);
+    limits.partitions_max =
+        limits.partitions_max.min((limits.journal_logs_max() * shards).min(u64::from(u32::MAX)) as u32);
     // A quarter for files, the rest for connections.
     let free = descriptors - DESCRIPTORS_MIN;
     limits.open_files_max = limits.open_files_max.min((free / 4 / shards).min(u64::from(u32::MAX)) as u32);

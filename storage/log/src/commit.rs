@@ -6,7 +6,7 @@ use ringmain_buffer::{Buf, Pool};
 use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskToken, FileId};
 use ringmain_types::*;
 
-use crate::entry::{ENTRY_BYTES, EPOCH_BYTES, Entry, PIECE_BYTES, Piece};
+use crate::entry::{Checkpoint, ENTRY_BYTES, EPOCH_BYTES, Entry, PIECE_BYTES, Piece};
 use crate::journal::{GroupHeader, HEADER_BYTES, Needs, TRAILER_BYTES};
 use crate::log::{Log, Phase};
 use crate::segment::OpenSegment;
@@ -30,6 +30,8 @@ pub(crate) struct Flight {
     pub left: BTreeSet<DiskToken>,
     /// Bytes of its blocks that went into fresh extents.
     fresh: u64,
+    /// It has entries.
+    says: bool,
     pub logs: Vec<Told>,
     pub unopened: Vec<Partition>,
     pub removing: Vec<String>,
@@ -48,6 +50,10 @@ pub(crate) struct Told {
     extents: Vec<(Offset, u32)>,
     sealed: Vec<Offset>,
     end: Offset,
+    /// The pending checkpoint is in force once this group is flushed.
+    checkpoint: bool,
+    /// Snapshots that nothing needs once this group is flushed.
+    stale: Vec<Offset>,
 }
 
 /// A group while it is put together.
@@ -132,12 +138,12 @@ impl Store {
         let lags = ring.groups.front().is_some_and(|first| first.sequence < ring.horizon());
         let roomy = used <= eighth * 5;
         // The last blocks are for the first groups of next lives; only what makes room goes close to them.
-        let reserve = if used > eighth * 5 { ring.block } else { 4 * ring.block };
+        let reserve = if used > eighth * 5 { 2 * ring.block } else { 4 * ring.block };
         let room = ring.room().saturating_sub(reserve) / ring.block * ring.block;
         let max = max.min(room as usize);
         if room == 0 {
             // What was said again counts when a group names it: one of a block may use the reserve, and makes room.
-            if lags && ring.room() > 0 {
+            if lags && ring.room() > ring.block {
                 self.send(Draft::new(max), pool);
             }
             return;
@@ -181,15 +187,20 @@ impl Store {
                 }
             }
         }
-        for dir in std::mem::take(&mut self.gone) {
-            draft.put(&Entry::Gone { dir: &dir });
-            draft.gone.push(dir);
-        }
+        self.tell_gone(&mut draft);
         if draft.told.len() > reclaimed || !draft.gone.is_empty() {
             self.told_news = self.ring().sequence_next;
         }
         if !draft.is_empty() || (crowded && lags) {
             self.send(draft, pool);
+        }
+    }
+
+    fn tell_gone(&mut self, draft: &mut Draft) {
+        let fits = |draft: &Draft, dir: &String| draft.fits(ENTRY_BYTES + dir.len());
+        while let Some(dir) = self.gone.pop_if(|dir| fits(draft, dir)) {
+            draft.put(&Entry::Gone { dir: &dir });
+            draft.gone.push(dir);
         }
     }
 
@@ -286,6 +297,8 @@ impl Store {
             extents: Vec::new(),
             sealed: Vec::new(),
             end: log.flushed,
+            checkpoint: false,
+            stale: Vec::new(),
         });
         true
     }
@@ -299,7 +312,9 @@ impl Store {
                 let block = self.block;
                 let left = |segment: &OpenSegment| segment.end - plan(segment, log.hold, true, block, block).written_to;
                 let inline: u32 = log.open.iter().map(left).sum();
-                inline as usize + ENTRY_BYTES + 2 * PIECE_BYTES + log.epochs.entries().len() * EPOCH_BYTES + 64
+                let checkpoint = log.checkpoint_told(true).map_or(0, Checkpoint::entry_bytes);
+                let rest = ENTRY_BYTES + 2 * PIECE_BYTES + log.epochs.entries().len() * EPOCH_BYTES + 64;
+                inline as usize + rest + checkpoint
             }),
             Needs::Unopened(partition) => self.unopened.get(partition).map_or(0, |(state, _)| state_bytes(state)),
             Needs::Removing(dir) => ENTRY_BYTES + dir.len(),
@@ -321,18 +336,7 @@ impl Store {
         }
         let hold = log.hold || log.at_rest;
         let plans: Vec<Plan> = log.open.iter().map(|s| plan(s, hold, state, least, block)).collect();
-        let inline: usize = log.open.iter().zip(&plans).map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
-        let epochs = if state { log.epochs.entries().len() } else { log.pending.epochs.len() };
-        let pieces = inline + log.open.len() * PIECE_BYTES;
-        let more = if state {
-            pieces + ENTRY_BYTES + epochs * EPOCH_BYTES + log.dir_name().map_or(0, str::len)
-        } else {
-            pieces + ENTRY_BYTES * (log.open.len() * 2 + log.pending.sealed.len() + epochs + 1)
-        };
-        // Whatever a log has in the journal must fit one group when it is said again: past that it waits for its file.
-        let kept: usize = log.open.iter().zip(&plans).map(|(s, p)| (s.end - p.written_to) as usize + PIECE_BYTES).sum();
-        let overhead = HEADER_BYTES + TRAILER_BYTES + ENTRY_BYTES + NAME_BYTES_MAX;
-        let whole = kept + overhead + log.epochs.entries().len() * EPOCH_BYTES;
+        let (more, whole) = told_bytes(log, &plans, state);
         if !draft.fits(more) || whole > most {
             return false;
         }
@@ -344,6 +348,8 @@ impl Store {
             extents: Vec::new(),
             sealed: Vec::new(),
             end: log.end(),
+            checkpoint: false,
+            stale: std::mem::take(&mut log.stale),
         };
         let inlines: Vec<Vec<u8>> =
             log.open.iter().zip(&plans).map(|(s, plan)| s.bytes(plan.inline_from, s.end)).collect();
@@ -370,7 +376,13 @@ impl Store {
             segment.headers_crc = 0;
             segment.roll_declared = true;
         }
-        told.sealed = std::mem::take(&mut log.pending).sealed;
+        told.checkpoint = log.checkpoint_due();
+        if told.checkpoint {
+            told.stale.extend(log.checkpoint.as_ref().map(|checkpoint| checkpoint.offset));
+        }
+        let pending = std::mem::take(&mut log.pending);
+        told.sealed = pending.sealed;
+        log.pending.checkpoint = pending.checkpoint;
         log.in_flight = true;
         log.cut = None;
         log.dirty_since = None;
@@ -426,6 +438,7 @@ impl Store {
             horizon,
             left,
             fresh: draft.fresh,
+            says: draft.entries > 0,
             logs: draft.told,
             unopened: draft.unopened,
             removing: draft.removing,
@@ -466,6 +479,7 @@ impl Store {
         let ring = self.ring_mut();
         ring.flushed = flight.sequence;
         ring.trim(flight.horizon);
+        self.unconfirmed = flight.says;
         for partition in flight.unopened {
             if let Some((_, since)) = self.unopened.get_mut(&partition) {
                 let before = std::mem::replace(since, flight.sequence);
@@ -513,9 +527,13 @@ impl Store {
                 segment.declared = true;
             }
         }
+        if told.checkpoint {
+            log.checkpoint = log.pending.checkpoint.take().or(log.checkpoint.take());
+        }
         let end = log.cut.map_or(told.end, |cut| cut.min(told.end));
         let news = log.flushed < end;
         log.flushed = log.flushed.max(end);
+        let due = log.checkpoint_due();
         if let Some(start) = told.start {
             log.started = start;
             self.events.push(StoreEvent::Started { log: told.log, start });
@@ -530,9 +548,31 @@ impl Store {
             }
             self.ring_mut().need(sequence, who);
         }
+        if due {
+            self.dirty.insert(told.log.slot);
+        }
         self.settle.insert(told.log.slot);
+        self.remove_snapshots(told.log, &told.stale);
         self.remove_segments(told.log);
     }
+}
+
+/// What telling of a log takes of a group; and what all that it has in the journal will take when it is said again, which must fit one
+/// group: past that it waits for its file.
+fn told_bytes(log: &Log, plans: &[Plan], state: bool) -> (usize, usize) {
+    let both = || log.open.iter().zip(plans);
+    let inline: usize = both().map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
+    let checkpoint = |state| log.checkpoint_told(state).map_or(0, Checkpoint::entry_bytes);
+    let pieces = inline + log.open.len() * PIECE_BYTES + checkpoint(state);
+    let all_epochs = log.epochs.entries().len();
+    let more = if state {
+        pieces + ENTRY_BYTES + all_epochs * EPOCH_BYTES + log.dir_name().map_or(0, str::len)
+    } else {
+        pieces + ENTRY_BYTES * (log.open.len() * 2 + log.pending.sealed.len() + log.pending.epochs.len() + 1)
+    };
+    let kept: usize = both().map(|(s, plan)| (s.end - plan.written_to) as usize + PIECE_BYTES).sum();
+    let overhead = HEADER_BYTES + TRAILER_BYTES + ENTRY_BYTES + NAME_BYTES_MAX;
+    (more, kept + overhead + checkpoint(true) + all_epochs * EPOCH_BYTES)
 }
 
 /// Whether a log's news may go out now.
@@ -563,6 +603,8 @@ fn tell_removed(log: &mut Log, draft: &mut Draft) -> bool {
         extents: Vec::new(),
         sealed: Vec::new(),
         end: log.end(),
+        checkpoint: false,
+        stale: Vec::new(),
     });
     log.in_flight = true;
     // Told once; what follows is the flush's business.
@@ -593,6 +635,13 @@ fn put_log_state(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<u8
         epochs: log.epochs.entries().iter().map(|entry| (entry.epoch, entry.start)).collect(),
         pieces: pieces.map(|((segment, plan), inline)| piece(segment, plan, inline)).collect(),
     });
+    put_checkpoint(draft, log.partition, log.checkpoint_told(true));
+}
+
+fn put_checkpoint(draft: &mut Draft, partition: Partition, checkpoint: Option<&Checkpoint>) {
+    if let Some(checkpoint) = checkpoint {
+        draft.put(&Entry::Checkpoint { partition, checkpoint: Box::new(checkpoint.clone()) });
+    }
 }
 
 fn put_news(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<u8>]) {
@@ -614,11 +663,13 @@ fn put_news(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<u8>]) {
     for base in &log.pending.sealed {
         draft.put(&Entry::Sealed { partition, base: *base });
     }
+    put_checkpoint(draft, partition, log.checkpoint_told(false));
 }
 
 pub(crate) fn state_bytes(state: &crate::LogState) -> usize {
     let inline: usize = state.segments.iter().map(|segment| PIECE_BYTES + segment.inline.len()).sum();
-    inline + ENTRY_BYTES + state.epochs.len() * EPOCH_BYTES + state.dir.as_ref().map_or(0, String::len)
+    let checkpoint = state.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.entry_bytes());
+    inline + ENTRY_BYTES + checkpoint + state.epochs.len() * EPOCH_BYTES + state.dir.as_ref().map_or(0, String::len)
 }
 
 pub(crate) fn put_state(draft: &mut Draft, state: &crate::LogState) {
@@ -640,6 +691,7 @@ pub(crate) fn put_state(draft: &mut Draft, state: &crate::LogState) {
         epochs: state.epochs.clone(),
         pieces: pieces.collect(),
     });
+    put_checkpoint(draft, state.partition, state.checkpoint.as_deref());
 }
 
 /// Consecutive parts, as writes of at most `gather` bytes.

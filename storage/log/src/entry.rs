@@ -1,6 +1,6 @@
 //! What a journal group says: its entries, their bytes, and what they add up to. `FORMAT.md` has the layout.
 
-use ringmain_types::{LeaderEpoch, Offset, Partition, PartitionIndex, TopicId};
+use ringmain_types::{LeaderEpoch, Offset, Partition, PartitionIndex, TopicId, WallMs};
 
 /// Of one open segment, what a log's state is made of: `inline` follows the `written_to` bytes of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,42 @@ impl SegmentState {
     }
 }
 
+/// How far an open segment need not be scanned again: its index files are durable in whole blocks, the rest of their bytes is here,
+/// and the producers as they stood before `offset` are in a `.snapshot` of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    pub base: Offset,
+    /// A batch begins here, at or before the one that the file has only in part: a scan begins here.
+    pub from: u32,
+    /// The first byte and offset behind what the indexes and the producers have.
+    pub position: u32,
+    pub offset: Offset,
+    /// What the index decides the next entry by.
+    pub since_entry: u32,
+    pub max: Option<(WallMs, Offset)>,
+    /// Of the segment's first batch: `segment.ms` counts from there.
+    pub first_timestamp: WallMs,
+    /// Of `.index` and `.timeindex`.
+    pub files: [IndexPrefix; 2],
+}
+
+/// One index file at a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IndexPrefix {
+    /// Whole blocks of the file, and the CRC-32C over them: one that does not match is not believed.
+    pub bytes: u32,
+    pub crc: u32,
+    /// What follows them: less than a block.
+    pub rest: Vec<u8>,
+}
+
+impl Checkpoint {
+    /// In a group.
+    pub fn entry_bytes(&self) -> usize {
+        CHECKPOINT_BYTES + self.files.iter().map(|file| file.rest.len()).sum::<usize>()
+    }
+}
+
 /// Everything that must be known of one log to open it; what the journal's entries add up to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogState {
@@ -31,6 +67,8 @@ pub struct LogState {
     pub(crate) segments: Vec<SegmentState>,
     /// Whether there are sealed segments in front of the first open one.
     pub(crate) sealed: bool,
+    /// Of the first of `segments`.
+    pub(crate) checkpoint: Option<Box<Checkpoint>>,
 }
 
 impl LogState {
@@ -104,6 +142,11 @@ pub(crate) enum Entry<'a> {
     Drop {
         partition: Partition,
     },
+    /// Of the log's first open segment; replaces the one before. A State forgets it, unless it is said again behind that.
+    Checkpoint {
+        partition: Partition,
+        checkpoint: Box<Checkpoint>,
+    },
 }
 
 const COMMIT: u8 = 1;
@@ -116,12 +159,15 @@ const REMOVE: u8 = 7;
 const REMOVING: u8 = 8;
 const GONE: u8 = 9;
 const DROP: u8 = 10;
+const CHECKPOINT: u8 = 11;
 
 /// Bytes of a piece without what is inline.
 pub(crate) const PIECE_BYTES: usize = 8 + 4 * 5 + 8 + 4;
 /// Bytes of any entry without pieces, epochs and names.
 pub(crate) const ENTRY_BYTES: usize = 1 + 20 + 8 + 8 + 1 + 2 + 4 + 4;
 pub(crate) const EPOCH_BYTES: usize = 12;
+/// Bytes of a checkpoint without the rests of its indexes.
+const CHECKPOINT_BYTES: usize = 1 + 20 + 8 + 4 * 2 + 8 + 4 + 8 * 3 + 2 * (4 + 4 + 2);
 
 fn put_partition(out: &mut Vec<u8>, kind: u8, partition: Partition) {
     out.push(kind);
@@ -142,6 +188,24 @@ fn put_piece(out: &mut Vec<u8>, piece: &Piece<'_>) {
     out.extend(piece.next.0.to_le_bytes());
     out.extend((piece.inline.len() as u32).to_le_bytes());
     out.extend(piece.inline);
+}
+
+fn put_checkpoint(out: &mut Vec<u8>, checkpoint: &Checkpoint) {
+    out.extend(checkpoint.base.0.to_le_bytes());
+    out.extend(checkpoint.from.to_le_bytes());
+    out.extend(checkpoint.position.to_le_bytes());
+    out.extend(checkpoint.offset.0.to_le_bytes());
+    out.extend(checkpoint.since_entry.to_le_bytes());
+    let (at, last) = checkpoint.max.unwrap_or((WallMs(-1), Offset(-1)));
+    out.extend(at.0.to_le_bytes());
+    out.extend(last.0.to_le_bytes());
+    out.extend(checkpoint.first_timestamp.0.to_le_bytes());
+    for file in &checkpoint.files {
+        out.extend(file.bytes.to_le_bytes());
+        out.extend(file.crc.to_le_bytes());
+        out.extend((file.rest.len() as u16).to_le_bytes());
+        out.extend(&file.rest);
+    }
 }
 
 impl Entry<'_> {
@@ -196,6 +260,10 @@ impl Entry<'_> {
                 put_name(out, dir);
             }
             Entry::Drop { partition } => put_partition(out, DROP, *partition),
+            Entry::Checkpoint { partition, checkpoint } => {
+                put_partition(out, CHECKPOINT, *partition);
+                put_checkpoint(out, checkpoint);
+            }
         }
     }
 }
@@ -244,6 +312,23 @@ impl<'a> Entries<'a> {
     fn partition(&mut self) -> Result<Partition, Malformed> {
         let topic = TopicId(u128::from_le_bytes(self.array()?));
         Ok(Partition { topic, index: PartitionIndex(i32::from_le_bytes(self.array()?)) })
+    }
+    fn checkpoint(&mut self) -> Result<Box<Checkpoint>, Malformed> {
+        let (base, from, position, offset) = (self.offset()?, self.u32()?, self.u32()?, self.offset()?);
+        let since_entry = self.u32()?;
+        let (at, last) = (self.offset()?.0, self.offset()?);
+        let first_timestamp = WallMs(self.offset()?.0);
+        let mut files = <[IndexPrefix; 2]>::default();
+        for file in &mut files {
+            (file.bytes, file.crc) = (self.u32()?, self.u32()?);
+            let rest = usize::from(u16::from_le_bytes(self.array()?));
+            file.rest = self.take(rest)?.to_vec();
+        }
+        if from > position || position > i32::MAX as u32 || base >= offset || base.0 < 0 {
+            return Err(Malformed("a checkpoint's positions contradict each other"));
+        }
+        let max = (at >= 0).then_some((WallMs(at), last));
+        Ok(Box::new(Checkpoint { base, from, position, offset, since_entry, max, first_timestamp, files }))
     }
     fn epoch(&mut self) -> Result<LeaderEpoch, Malformed> {
         Ok(LeaderEpoch(i32::from_le_bytes(self.array()?)))
@@ -309,6 +394,7 @@ impl<'a> Entries<'a> {
             REMOVING => Entry::Removing { dir: self.name()? },
             GONE => Entry::Gone { dir: self.name()? },
             DROP => Entry::Drop { partition: self.partition()? },
+            CHECKPOINT => Entry::Checkpoint { partition: self.partition()?, checkpoint: self.checkpoint()? },
             _ => return Err(Malformed("an entry of an unknown kind")),
         })
     }

@@ -8,7 +8,9 @@ use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, FileId};
 use ringmain_types::*;
 
 use crate::StoreEvent;
+use crate::checkpoint::padded;
 use crate::commit::gather_writes;
+use crate::index::SegmentIndex;
 use crate::jobs::{Job, Step, Then};
 use crate::log::{Dir, Log};
 use crate::partition_metadata;
@@ -45,6 +47,7 @@ impl Store {
             return;
         }
         for slot in std::mem::take(&mut self.settle) {
+            self.weigh(slot);
             self.settle_log(slot, pool);
         }
     }
@@ -65,7 +68,7 @@ impl Store {
             }
         }
         let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return };
-        if log.full_until.is_some() || log.sweeping {
+        if log.full_until.is_some() {
             return;
         }
         let early = self.closing || log.config.reserve_bytes > 0;
@@ -91,8 +94,9 @@ impl Store {
             Dir::None => {
                 log.dir = Dir::Making;
                 log.jobs += 1;
-                let list = DiskKind::List { dir: dir_id, path: log.name.clone() };
-                self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(vec![list])], Then::DirListed(id)));
+                let list = |path| DiskKind::List { dir: dir_id, path };
+                let lists = vec![list(log.name.clone()), list(format!("{}-delete", log.name))];
+                self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(lists)], Then::DirListed(id)));
                 return;
             }
         };
@@ -124,8 +128,11 @@ impl Store {
     /// something, so that two shards never share one.
     pub(crate) fn dir_listed(&mut self, id: LogId, mut got: Got) {
         let taken = matches!(Store::ok(&mut got, 0), Some(DiskOk::Listed(entries)) if !entries.is_empty());
+        // Of a removal that is not over: its last step must never meet a second one of the same name, nor a start take this log's
+        // directory for the one that was to go.
+        let going = matches!(Store::ok(&mut got, 1), Some(DiskOk::Listed(_)));
         let Some(log) = self.log_any_mut(id) else { return };
-        let taken = taken || reserved(&log.name);
+        let taken = taken || going || reserved(&log.name);
         let to = if taken { other_name(log) } else { log.name.clone() };
         self.make_dir(id, to);
     }
@@ -205,7 +212,7 @@ impl Store {
     }
 
     /// No space is waited for; anything else fences.
-    fn file_failed(&mut self, now: Now, id: LogId, error: DiskError) {
+    pub(crate) fn file_failed(&mut self, now: Now, id: LogId, error: DiskError) {
         if error.errno != DiskError::ENOSPC {
             return self.fence(error);
         }
@@ -286,7 +293,8 @@ impl Store {
     fn seal_rolled(&mut self, id: LogId, pool: &mut Pool) {
         let block = self.block;
         let Some(log) = self.log_mut(id) else { return };
-        if log.in_flight {
+        // Both write the index.
+        if log.in_flight || log.checkpointing {
             return;
         }
         let ready = |s: &OpenSegment| {
@@ -326,12 +334,12 @@ impl Store {
         let file = segment.file_id()?;
         let (end, next) = (segment.end, segment.next);
         let rest = rest_writes(segment, file, pool, block, gather)?;
-        let snapshot = segment.rolled.as_ref().map_or_else(Vec::new, |rolled| rolled.snapshot.clone());
-        let contents = [
-            (file_name(base, "index"), segment.index.offsets().encode()),
-            (file_name(base, "timeindex"), segment.index.times().encode()),
-            (file_name(next, "snapshot"), snapshot),
-        ];
+        let mut contents = segment.index_files(&segment.index).to_vec();
+        // A checkpoint at the very end has made it, and needs it until the seal is told.
+        if log.checkpoint_told(true).is_none_or(|checkpoint| checkpoint.offset != next) {
+            let bytes = segment.rolled.as_ref().map_or_else(Vec::new, |rolled| rolled.snapshot.clone());
+            contents.push(SmallFile { name: file_name(next, "snapshot"), from: 0, bytes });
+        }
         let small = self.small_files(dir_id, &dir, &contents, pool)?;
         let mut files = small.files;
         files.push(file);
@@ -347,27 +355,25 @@ impl Store {
         Some(Job::new(DiskClass::Background, steps, Then::Sealed(id, base, file, end)))
     }
 
-    /// Whole small files, made anew: opened, cut to nothing, written, cut to their length. Not flushed.
+    /// Small files: opened, cut to what is to stay of them, written from there on, cut to their length. Not flushed.
     pub(crate) fn small_files(
         &mut self,
         dir: DirId,
         path: &str,
-        contents: &[(String, Vec<u8>)],
+        contents: &[SmallFile],
         pool: &mut Pool,
     ) -> Option<SmallFiles> {
         let mut small = SmallFiles::default();
         let (mut open, mut cut, mut write, mut length) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (name, content) in contents {
+        for SmallFile { name, from, bytes } in contents {
             let file = self.file();
+            let from = u64::from(*from);
             open.push(DiskKind::Open { dir, file, path: format!("{path}/{name}"), create: true });
-            cut.push(DiskKind::Truncate { file, bytes: 0 });
-            if !content.is_empty() {
-                let padded = content.len().next_multiple_of(self.block as usize);
-                let mut buffer = pool.take(Account::Background, padded).ok()?;
-                buffer.extend(content);
-                buffer.extend_zeroes(padded - content.len());
-                write.push(DiskKind::Write { file, position: 0, data: vec![buffer.freeze()] });
-                length.push(DiskKind::Truncate { file, bytes: content.len() as u64 });
+            cut.push(DiskKind::Truncate { file, bytes: from });
+            if !bytes.is_empty() {
+                let data = vec![padded(bytes, self.block, pool)?];
+                write.push(DiskKind::Write { file, position: from, data });
+                length.push(DiskKind::Truncate { file, bytes: from + bytes.len() as u64 });
             }
             small.files.push(file);
             small.close.push(DiskKind::Close { file });
@@ -397,6 +403,7 @@ impl Store {
         let Some(at) = log.open.iter().position(|segment| segment.base == base) else { return };
         let Some(segment) = log.open.remove(at) else { return };
         log.pending.sealed.push(base);
+        log.checkpoint_over(base);
         let max_timestamp = Some(segment.index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
         let next = segment.next;
         let index_bytes = index_memory(&segment);
@@ -430,11 +437,35 @@ impl Store {
     }
 }
 
+/// A small file's name and bytes from `from` on, a multiple of the block.
+#[derive(Clone, Debug)]
+pub(crate) struct SmallFile {
+    pub name: String,
+    pub from: u32,
+    pub bytes: Vec<u8>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct SmallFiles {
     pub files: Vec<FileId>,
     pub steps: Vec<Step>,
     pub close: Vec<DiskKind>,
+}
+
+impl OpenSegment {
+    /// What the index files lack of `index`, the segment's own or a sealed copy.
+    pub fn index_files(&self, index: &SegmentIndex) -> [SmallFile; 2] {
+        let file = |extension: &str, at: usize, bytes: Vec<u8>| SmallFile {
+            name: file_name(self.base, extension),
+            from: self.index_written[at].bytes,
+            bytes,
+        };
+        let [from, times_from] = self.index_written.map(|written| written.bytes as usize);
+        [
+            file("index", 0, index.offsets().encode_from(from)),
+            file("timeindex", 1, index.times().encode_from(times_from)),
+        ]
+    }
 }
 
 pub(crate) fn index_memory(segment: &OpenSegment) -> usize {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringmain_types::{Offset, Partition};
 
-use crate::entry::{Entries, Entry, LogState, Malformed, Piece, SegmentState};
+use crate::entry::{Checkpoint, Entries, Entry, LogState, Malformed, Piece, SegmentState};
 
 /// An extent that the newest group tells of: it may be torn, for nobody is known to have been told of that group.
 #[derive(Clone, Debug)]
@@ -32,7 +32,8 @@ enum Undo {
     Start(Partition, Offset),
     Epochs(Partition, Vec<(ringmain_types::LeaderEpoch, Offset)>),
     Rolled(Partition),
-    Sealed(Partition, usize, SegmentState, bool),
+    Sealed { partition: Partition, at: usize, segment: SegmentState, sealed: bool, checkpoint: Option<Box<Checkpoint>> },
+    Checkpoint(Partition, Option<Box<Checkpoint>>),
 }
 enum Inline {
     Cut(usize),
@@ -47,7 +48,8 @@ impl Undo {
             | Undo::Start(partition, _)
             | Undo::Epochs(partition, _)
             | Undo::Rolled(partition)
-            | Undo::Sealed(partition, ..) => *partition,
+            | Undo::Sealed { partition, .. }
+            | Undo::Checkpoint(partition, _) => *partition,
         }
     }
 }
@@ -148,10 +150,12 @@ impl Fold {
             Undo::Rolled(_) => {
                 state.segments.pop();
             }
-            Undo::Sealed(_, at, segment, sealed) => {
+            Undo::Sealed { at, segment, sealed, checkpoint, .. } => {
                 state.segments.insert(at, segment);
                 state.sealed = sealed;
+                state.checkpoint = checkpoint;
             }
+            Undo::Checkpoint(_, checkpoint) => state.checkpoint = checkpoint,
         }
     }
 
@@ -165,7 +169,8 @@ impl Fold {
                     self.check(sequence, partition, piece, segment.cloned());
                 }
                 let segments = pieces.iter().map(segment_of).collect();
-                let state = LogState { partition, dir: dir.map(str::to_owned), start, epochs, segments, sealed };
+                let dir = dir.map(str::to_owned);
+                let state = LogState { partition, dir, start, epochs, segments, sealed, checkpoint: None };
                 self.states.insert(partition, state);
                 let since = self.since.insert(partition, sequence);
                 self.undo.push((sequence, Undo::State(partition, before.map(Box::new), since)));
@@ -193,7 +198,8 @@ impl Fold {
             | Entry::Start { partition, .. }
             | Entry::Epoch { partition, .. }
             | Entry::Roll { partition, .. }
-            | Entry::Sealed { partition, .. } => {
+            | Entry::Sealed { partition, .. }
+            | Entry::Checkpoint { partition, .. } => {
                 // Without a state: it stands in a younger group, which says all this again.
                 if !self.states.contains_key(&partition) {
                     return Ok(());
@@ -228,8 +234,21 @@ impl Fold {
                     return Err(Malformed("a segment sealed that was not open"));
                 };
                 let segment = state.segments.remove(at);
-                self.undo.push((sequence, Undo::Sealed(partition, at, segment, state.sealed)));
+                let checkpoint = if at == 0 { state.checkpoint.take() } else { state.checkpoint.clone() };
+                let sealed = state.sealed;
+                self.undo.push((sequence, Undo::Sealed { partition, at, segment, sealed, checkpoint }));
                 state.sealed = true;
+            }
+            Entry::Checkpoint { checkpoint, .. } => {
+                let first = state.segments.first().map(|segment| (segment.base, segment.next, segment.end()));
+                let fits = first.is_some_and(|(base, next, end)| {
+                    base == checkpoint.base && checkpoint.offset <= next && checkpoint.position <= end
+                });
+                if !fits {
+                    return Err(Malformed("a checkpoint of what the log does not have"));
+                }
+                let before = state.checkpoint.replace(checkpoint);
+                self.undo.push((sequence, Undo::Checkpoint(partition, before)));
             }
             _ => {}
         }

@@ -35,6 +35,13 @@ pub struct SegmentIndex {
     time_entries_max: usize,
 }
 
+/// What an index decides the next entry by, besides the entries it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decides {
+    pub bytes_since_entry: u32,
+    pub max: Option<(WallMs, Offset)>,
+}
+
 impl SegmentIndex {
     /// Of an empty segment. `index_bytes` is `segment.index.bytes`.
     pub fn new(base: Offset, index_bytes: u32) -> SegmentIndex {
@@ -55,6 +62,20 @@ impl SegmentIndex {
             offset_entries_max: index_bytes / OFFSET_ENTRY_BYTES,
             time_entries_max: index_bytes / TIME_ENTRY_BYTES,
         }
+    }
+
+    /// As it stood at a checkpoint: the next batch may be pushed as if nothing had happened in between.
+    pub fn restore(offsets: OffsetIndex, times: TimeIndex, decides: Decides, index_bytes: u32) -> SegmentIndex {
+        let mut index = SegmentIndex::resume(offsets, times, index_bytes);
+        index.bytes_since_entry = decides.bytes_since_entry.into();
+        index.max = decides.max;
+        index
+    }
+
+    /// What a checkpoint must keep besides the entries.
+    pub fn decides(&self) -> Decides {
+        let bytes_since_entry = u32::try_from(self.bytes_since_entry).unwrap_or(u32::MAX);
+        Decides { bytes_since_entry, max: self.max }
     }
 
     /// A batch was appended. Each of a segment is pushed, in order.
@@ -197,12 +218,26 @@ impl OffsetIndex {
         Position(above.checked_sub(1).map_or(0, |at| self.entries[at].1))
     }
 
+    /// The last position of an entry at or below `position`: a batch begins there. 0 without one.
+    pub fn batch_before(&self, position: Position) -> Position {
+        let above = self.entries.partition_point(|entry| entry.1 <= position.0);
+        Position(above.checked_sub(1).map_or(0, |at| self.entries[at].1))
+    }
+
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.entries.len() * OFFSET_ENTRY_BYTES);
-        for (at, position) in &self.entries {
+        self.encode_from(0)
+    }
+
+    /// The file's bytes from `from` on, which need not be where an entry begins.
+    pub fn encode_from(&self, from: usize) -> Vec<u8> {
+        let first = from / OFFSET_ENTRY_BYTES;
+        let entries = self.entries.get(first..).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(entries.len() * OFFSET_ENTRY_BYTES);
+        for (at, position) in entries {
             bytes.extend(at.to_be_bytes());
             bytes.extend(position.to_be_bytes());
         }
+        bytes.drain(..(from % OFFSET_ENTRY_BYTES).min(bytes.len()));
         bytes
     }
 
@@ -284,11 +319,19 @@ impl TimeIndex {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.entries.len() * TIME_ENTRY_BYTES);
-        for (timestamp, at) in &self.entries {
+        self.encode_from(0)
+    }
+
+    /// The file's bytes from `from` on, which need not be where an entry begins.
+    pub fn encode_from(&self, from: usize) -> Vec<u8> {
+        let first = from / TIME_ENTRY_BYTES;
+        let entries = self.entries.get(first..).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(entries.len() * TIME_ENTRY_BYTES);
+        for (timestamp, at) in entries {
             bytes.extend(timestamp.to_be_bytes());
             bytes.extend(at.to_be_bytes());
         }
+        bytes.drain(..(from % TIME_ENTRY_BYTES).min(bytes.len()));
         bytes
     }
 

@@ -205,6 +205,17 @@ fn line(entry: &Entry<'_>) -> String {
         Entry::Removing { dir } => format!("removing {dir}"),
         Entry::Gone { dir } => format!("gone {dir}"),
         Entry::Drop { partition } => format!("drop {}", log(partition)),
+        Entry::Checkpoint { partition, checkpoint } => format!(
+            "checkpoint {} segment {} position {} offset {} index {}+{} timeindex {}+{}",
+            log(partition),
+            checkpoint.base.0,
+            checkpoint.position,
+            checkpoint.offset.0,
+            checkpoint.files[0].bytes,
+            checkpoint.files[0].rest.len(),
+            checkpoint.files[1].bytes,
+            checkpoint.files[1].rest.len(),
+        ),
     }
 }
 

@@ -6,6 +6,7 @@ use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, FileId};
 use ringmain_types::{LogId, Offset};
 
 use crate::ReadToken;
+use crate::checkpoint::Wrote;
 use crate::spares::Spare;
 
 /// Jobs that run at once; the rest wait in order. Enough to keep a device busy, few enough to leave it to commits.
@@ -40,6 +41,7 @@ pub(crate) enum Then {
     /// A segment went; its file is to be a spare.
     Recycled(LogId, Spare),
     Filled(FileId),
+    Checkpointed(LogId, Box<Wrote>),
 }
 
 /// An operation's number in its job, and what came of it.

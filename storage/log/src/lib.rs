@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod checkpoint;
 mod chunk;
 mod close;
 mod commit;

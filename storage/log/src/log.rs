@@ -6,7 +6,7 @@ use ringmain_batch::{BatchHeader, BatchInfo, CheckedBatches, HEADER_BYTES, stamp
 use ringmain_buffer::{Buf, Pool};
 use ringmain_types::*;
 
-use crate::entry::{LogState, SegmentState};
+use crate::entry::{Checkpoint, LogState, SegmentState};
 use crate::epochs::{EpochStart, LeaderEpochs};
 use crate::producer::{ProducerState, Verdict};
 use crate::recover::Recovering;
@@ -46,6 +46,8 @@ pub(crate) struct Pending {
     pub start: bool,
     pub epochs: Vec<EpochStart>,
     pub sealed: Vec<Offset>,
+    /// Its files are durable; what it covers may not be.
+    pub checkpoint: Option<Box<Checkpoint>>,
 }
 
 impl Pending {
@@ -82,6 +84,12 @@ pub(crate) struct Log {
     pub producers: ProducerState,
     pub flushed: Offset,
     pub pending: Pending,
+    /// Of the first open segment, as the journal has it.
+    pub checkpoint: Option<Box<Checkpoint>>,
+    /// Files of one are being written.
+    pub checkpointing: bool,
+    /// Snapshots that go when the next group is flushed.
+    pub stale: Vec<Offset>,
     /// What the journal says of a damaged log: it is kept as it is.
     pub kept_state: Option<Box<LogState>>,
     /// The group in which the journal's word of this log begins.
@@ -94,8 +102,6 @@ pub(crate) struct Log {
     pub hold: bool,
     /// A clean stop gave its file the exact length: from here on the journal alone speaks for it, and no block is written again.
     pub at_rest: bool,
-    /// Strays of an earlier life are being removed; until they are, no file is made that may have one's name.
-    pub sweeping: bool,
     /// Of the oldest undeclared append.
     pub dirty_since: Option<Instant>,
     /// Jobs under way.
@@ -136,13 +142,15 @@ impl Log {
             producers: ProducerState::new(limits.producers_per_log_max),
             flushed: Offset(0),
             pending: Pending { state: true, ..Pending::default() },
+            checkpoint: None,
+            checkpointing: false,
+            stale: Vec::new(),
             kept_state: None,
             since: None,
             in_flight: false,
             cut: None,
             hold: false,
             at_rest: false,
-            sweeping: false,
             dirty_since: None,
             jobs: 0,
             full_until: None,
@@ -188,7 +196,7 @@ impl Log {
                 // A log that never held a record needs no word in the journal, whatever `pending.state` says.
                 let silent = self.since.is_none() && self.end() == Offset(0) && self.pending.epochs.is_empty();
                 let undeclared = self.open.iter().any(|s| s.undeclared() > 0 || !s.roll_declared);
-                !silent && (undeclared || self.pending.any())
+                !silent && (undeclared || self.pending.any() || self.checkpoint_due())
             }
             Phase::Removing => self.jobs == 0,
             Phase::Damaged | Phase::Recovering(_) | Phase::Removed => false,
@@ -345,6 +353,7 @@ impl Log {
             epochs: self.epochs.entries().iter().map(|entry| (entry.epoch, entry.start)).collect(),
             segments: segments.collect(),
             sealed: !self.sealed.is_empty(),
+            checkpoint: self.checkpoint.clone(),
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! MakeDir -> Open -> (missing) Make -> Flush -> Rename -> Sync -> Opened
-//!                 -> Super -> Survey -> Fold -> Verify -> resume group -> Opened
+//!                 -> Super -> Survey -> Fold -> Verify -> Flush, or a group when there is something to say -> Opened
+//!                                       ^ torn: without the newest group, from its predecessor's horizon
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,9 +13,9 @@ use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, DiskOp, DiskToken, F
 use ringmain_types::*;
 
 use crate::commit::{Draft, put_state, state_bytes};
-use crate::entry::{Entry, LogState};
+use crate::entry::{ENTRY_BYTES, Entry, LogState};
 use crate::fold::{Check, Fold};
-use crate::journal::{GroupHeader, HEADER_BYTES, Journal, NEWER_FORMAT, Needs, Super, checked_entries};
+use crate::journal::{GroupHeader, HEADER_BYTES, Journal, NEWER_FORMAT, Needs, Super, TRAILER_BYTES, checked_entries};
 use crate::scan::Scanner;
 use crate::segment::file_name;
 use crate::store::{Doing, Store};
@@ -73,6 +74,8 @@ enum Stage {
         file: FileId,
         at: u32,
     },
+    /// Nothing was torn: what the newest groups tell of is made durable, if it was not.
+    Flush,
     Resume,
     Failed,
 }
@@ -90,7 +93,7 @@ pub(crate) struct Opening {
     fold: Fold,
     /// The newest group that is whole.
     newest: u64,
-    /// The newest group that is known to be flushed.
+    /// The newest group that is known to be flushed, by a younger one's header: that needs no proof.
     flushed: u64,
     life: u32,
     checks: VecDeque<Check>,
@@ -216,7 +219,8 @@ impl Store {
             (Stage::NameSync { bytes, left: ..2 }, Ok(_)) => Stage::Super { bytes },
             (Stage::NameSync { bytes, left }, Ok(_)) => Stage::NameSync { bytes, left: left - 1 },
             (Stage::Open, Err(error)) if error.missing() && !self.config.journal_exists => {
-                let found = self.new_super();
+                let held = opening.seed.iter().map(|state| state_bytes(state) as u64).sum();
+                let found = self.new_super(held);
                 let (dir, path) = (self.config.dir, format!("{}.new", self.journal_path()));
                 let file = opening.file;
                 let open = DiskKind::Open { dir, file, path, create: true };
@@ -247,6 +251,10 @@ impl Store {
                 Stage::VerifyRead { file, at: from }
             }
             (Stage::VerifyRead { file, at }, Ok(DiskOk::Read(read))) => verify_piece(opening, file, at, &read),
+            (Stage::Flush, Ok(_)) => {
+                opening.flushed = opening.newest;
+                Stage::Resume
+            }
             (_, Err(error)) => return Err(error),
             (_, Ok(_)) => return Err(self.journal_error("an answer that was not asked for")),
         };
@@ -255,91 +263,85 @@ impl Store {
 
     /// Sends the next operation; false when there is no memory for it.
     fn opening_next(&mut self, opening: &mut Opening, pool: &mut Pool) -> Result<bool, DiskError> {
-        let (dir, block) = (self.config.dir, u64::from(self.block));
-        let file = opening.file;
+        let (dir, block, file) = (self.config.dir, u64::from(self.block), opening.file);
+        let ring = opening.found.map_or(0, |found| found.ring_bytes);
         let kind = match &mut opening.stage {
-            Stage::Open => DiskKind::Open { dir, file, path: self.journal_path(), create: false },
-            Stage::Make { file, at, found } => {
-                let (file, found) = (*file, *found);
-                let whole = found.ring_bytes + block;
-                if *at == whole {
-                    opening.stage = Stage::MakeFlush { file, found };
-                    DiskKind::Flush { dir, files: vec![file], after: Vec::new() }
-                } else {
-                    let bytes = (whole - *at).min(PIECE_BYTES.min(64 * block));
-                    let Ok(mut zeroes) = pool.take(Account::Background, bytes as usize) else { return Ok(false) };
-                    if *at == 0 {
-                        zeroes.extend(&found.encode());
-                    }
-                    let left = bytes as usize - zeroes.len();
-                    zeroes.extend_zeroes(left);
-                    let position = *at;
-                    *at += bytes;
-                    DiskKind::Write { file, position, data: vec![zeroes.freeze()] }
-                }
-            }
+            Stage::Open => Some(DiskKind::Open { dir, file, path: self.journal_path(), create: false }),
+            Stage::Make { .. } => self.make_next(opening, pool),
             Stage::MakeFlush { file, found } => {
                 let (from, to) = (format!("{}.new", self.journal_path()), self.journal_path());
                 opening.stage = Stage::MakeRename { file: *file, found: *found };
-                DiskKind::Rename { dir, from, to }
+                Some(DiskKind::Rename { dir, from, to })
             }
             Stage::MakeRename { file, found } => {
                 opening.stage = Stage::MakeSync { file: *file, found: *found, left: 2 };
-                DiskKind::SyncDir { dir, path: self.journal_dir() }
+                Some(DiskKind::SyncDir { dir, path: self.journal_dir() })
             }
-            Stage::MakeSync { left: 1, .. } => DiskKind::SyncDir { dir, path: String::new() },
+            Stage::MakeSync { left: 1, .. } => Some(DiskKind::SyncDir { dir, path: String::new() }),
             Stage::MakeSync { found, .. } => {
                 opening.found = Some(*found);
                 opening.stage = Stage::Resume;
                 return Ok(true);
             }
-            Stage::NameSync { left: 2, .. } => DiskKind::SyncDir { dir, path: self.journal_dir() },
-            Stage::NameSync { .. } => DiskKind::SyncDir { dir, path: String::new() },
-            Stage::Super { .. } => match read(pool, file, 0, block) {
-                Some(kind) => kind,
-                None => return Ok(false),
-            },
+            Stage::NameSync { left: 2, .. } => Some(DiskKind::SyncDir { dir, path: self.journal_dir() }),
+            Stage::NameSync { .. } => Some(DiskKind::SyncDir { dir, path: String::new() }),
+            Stage::Super { .. } => read(pool, file, 0, block),
             Stage::Survey { at } => {
-                let ring = opening.found.map_or(0, |found| found.ring_bytes);
                 let bytes = (ring - *at).min(piece_bytes(pool, block));
-                match read(pool, file, block + *at, bytes) {
-                    Some(kind) => kind,
-                    None => return Ok(false),
-                }
+                read(pool, file, block + *at, bytes)
             }
             Stage::Fold { next } => {
                 let Some(candidate) = opening.candidates.get(next) else {
                     return Err(self.journal_error(&format!("group {next} is missing")));
                 };
-                let ring = opening.found.map_or(0, |found| found.ring_bytes);
                 let group = u64::from(candidate.header.bytes).next_multiple_of(block);
                 let bytes = group.max(piece_bytes(pool, block)).min(ring - candidate.at);
-                match read(pool, file, block + candidate.at, bytes)
-                    .or_else(|| read(pool, file, block + candidate.at, group))
-                {
-                    Some(kind) => kind,
-                    None => return Ok(false),
-                }
+                let position = block + candidate.at;
+                read(pool, file, position, bytes).or_else(|| read(pool, file, position, group))
             }
             Stage::Verify => return self.verify_next(opening),
             Stage::VerifyRead { file, at } => {
                 let Some((check, _)) = &opening.check else { return Err(self.journal_error("nothing to verify")) };
                 let bytes = u64::from(check.written_to - *at).min(piece_bytes(pool, block));
-                match read(pool, *file, u64::from(*at), bytes) {
-                    Some(kind) => kind,
-                    None => return Ok(false),
-                }
+                read(pool, *file, u64::from(*at), bytes)
+            }
+            Stage::Flush => {
+                let files = [file].iter().chain(&opening.touched).copied().collect();
+                Some(DiskKind::Flush { dir, files, after: Vec::new() })
             }
             Stage::MakeDir | Stage::VerifyOpen { .. } | Stage::Resume | Stage::Failed => {
                 return Err(self.journal_error("a step out of order"));
             }
         };
+        let Some(kind) = kind else { return Ok(false) };
         self.operate(DiskClass::Commit, kind, Doing::Opening);
         opening.waiting = true;
         Ok(true)
     }
 
-    fn new_super(&self) -> Super {
+    /// The next piece of a new journal: the superblock, and zeroes. None when there is no memory for it.
+    fn make_next(&self, opening: &mut Opening, pool: &mut Pool) -> Option<DiskKind> {
+        let (dir, block) = (self.config.dir, u64::from(self.block));
+        let Stage::Make { file, at, found } = &mut opening.stage else { return None };
+        let (file, found, position) = (*file, *found, *at);
+        let whole = found.ring_bytes + block;
+        if position == whole {
+            opening.stage = Stage::MakeFlush { file, found };
+            return Some(DiskKind::Flush { dir, files: vec![file], after: Vec::new() });
+        }
+        let bytes = (whole - position).min(PIECE_BYTES.min(64 * block));
+        let mut zeroes = pool.take(Account::Background, bytes as usize).ok()?;
+        if position == 0 {
+            zeroes.extend(&found.encode());
+        }
+        let left = bytes as usize - zeroes.len();
+        zeroes.extend_zeroes(left);
+        *at += bytes;
+        Some(DiskKind::Write { file, position, data: vec![zeroes.freeze()] })
+    }
+
+    /// `held`: bytes of states that the ring must hold from its begin on; it is made larger than asked when they need that.
+    fn new_super(&self, held: u64) -> Super {
         let config = &self.config;
         // Not a secret, only unlike any other file's: the seed is the node's, made when the directory was.
         let mut nonce = config.seed ^ config.journal_generation.rotate_left(32) ^ u64::from(config.shard.0);
@@ -352,15 +354,12 @@ impl Store {
             generation: config.journal_generation,
             nonce,
             block_bytes: self.block,
-            ring_bytes: config.limits.journal_bytes - block,
+            ring_bytes: (config.limits.journal_bytes - block).max((held * 4).next_multiple_of(block)),
         }
     }
 
     /// As many groups as the piece has whole.
     fn fold_piece(&mut self, opening: &mut Opening, mut next: u64, piece: &[u8]) -> Result<Stage, DiskError> {
-        let Some(newest) = opening.candidates.last_key_value().map(|(_, candidate)| *candidate) else {
-            return Ok(Stage::Resume);
-        };
         let from = opening.candidates.get(&next).map_or(0, |candidate| candidate.at);
         let begin = next;
         while let Some(candidate) = opening.candidates.get(&next).copied() {
@@ -373,10 +372,7 @@ impl Store {
                     folded.map_err(|what| self.journal_error(&format!("group {next}: {}", what.0)))?;
                 }
                 // Nobody was told of it: it was torn by the end of the last life.
-                None if next > newest.header.flushed => {
-                    opening.candidates.split_off(&next);
-                    break;
-                }
+                None if next > opening.flushed => return self.discard(opening, next),
                 None => {
                     let position = candidate.at + u64::from(self.block);
                     return Err(self.journal_error(&format!("rot in group {next} at {position}")));
@@ -390,15 +386,26 @@ impl Store {
             }
             return Ok(Stage::Fold { next });
         }
-        if next <= newest.header.flushed {
+        if next <= opening.flushed {
             return Err(self.journal_error(&format!("group {next} is missing")));
         }
         opening.newest = next - 1;
-        // What its successor's header calls flushed needs no proof.
-        opening.flushed = newest.header.flushed.min(opening.newest);
         opening.fold.sure(opening.flushed);
         opening.checks = opening.fold.checks.clone().into();
         Ok(Stage::Verify)
+    }
+
+    /// Groups from `torn` on were never there. What is left is folded anew, from where *its* newest group needs it: a younger horizon
+    /// says what is needed once that younger group counts.
+    fn discard(&self, opening: &mut Opening, torn: u64) -> Result<Stage, DiskError> {
+        opening.candidates.split_off(&torn);
+        drop_stale(&mut opening.candidates);
+        opening.fold = Fold::default();
+        let newest = opening.candidates.last_key_value();
+        if newest.map_or(0, |(sequence, _)| *sequence) < opening.flushed {
+            return Err(self.journal_error(&format!("group {} is missing", opening.flushed)));
+        }
+        Ok(newest.map_or(Stage::Resume, |(_, newest)| Stage::Fold { next: newest.header.horizon.max(1) }))
     }
 
     /// The next extent of the newest group, or on when there is none.
@@ -409,8 +416,14 @@ impl Store {
             opening.dropped.insert(check.partition);
         }
         let Some(check) = opening.checks.pop_front() else {
+            if !opening.dropped.is_empty() && self.cramped(opening) {
+                opening.dropped.clear();
+                opening.stage = self.discard(opening, opening.newest)?;
+                return Ok(true);
+            }
             opening.fold.revert(&opening.dropped);
-            opening.stage = Stage::Resume;
+            opening.stage =
+                if !opening.dropped.is_empty() || opening.newest == 0 { Stage::Resume } else { Stage::Flush };
             return Ok(true);
         };
         let state = opening.fold.states.get(&check.partition);
@@ -429,22 +442,19 @@ impl Store {
         Ok(true)
     }
 
-    /// The first group of this life: takes back what was torn, and its flush makes sure of the rest.
+    /// No place is left for a group that says what was torn. The group before, whose blocks they were, was never flushed whole: then
+    /// all of it was never there.
+    fn cramped(&self, opening: &Opening) -> bool {
+        let Some(found) = opening.found else { return false };
+        let bytes = HEADER_BYTES + TRAILER_BYTES + opening.dropped.len() * ENTRY_BYTES;
+        ring_of(opening, &found).place((bytes as u64).next_multiple_of(found.block_bytes.into())).is_none()
+    }
+
+    /// The first group of this life, if there is something to say: it takes back what was torn, and its flush makes sure of the rest.
+    /// Otherwise a start takes nothing of the ring, however often it is repeated.
     fn opened(&mut self, opening: Opening, pool: &mut Pool) {
         let Some(found) = opening.found else { return };
-        let mut ring = Journal::new(opening.file, &found, opening.life + 1);
-        let block = ring.block;
-        let horizon = opening.candidates.get(&opening.newest).map_or(1, |candidate| candidate.header.horizon);
-        // None when the very first group was torn.
-        for (sequence, candidate) in opening.candidates.range(horizon..horizon.max(opening.newest + 1)) {
-            let bytes = u64::from(candidate.header.bytes).next_multiple_of(block);
-            ring.sequence_next = *sequence;
-            ring.push(candidate.at, bytes);
-        }
-        ring.sequence_next = opening.newest + 1;
-        ring.flushed = opening.flushed;
-        // Until this life's first group is flushed, what the newest group needs is needed.
-        ring.floor = Some(horizon);
+        let mut ring = ring_of(&opening, &found);
         for (partition, since) in &opening.fold.since {
             ring.need(*since, Needs::Unopened(*partition));
         }
@@ -458,11 +468,16 @@ impl Store {
         self.unopened =
             states.filter_map(|(partition, state)| Some((partition, (state, *since.get(&partition)?)))).collect();
         self.removing = opening.fold.removing;
+        let silent = opening.dropped.is_empty() && opening.seed.is_empty();
         self.resume = Some(Resume {
             drops: opening.dropped.into_iter().collect(),
             touched: opening.touched,
             seed: opening.seed.into(),
         });
+        if silent {
+            let touched = self.resume.as_mut().map(|resume| std::mem::take(&mut resume.touched)).unwrap_or_default();
+            return self.resumed(touched, pool);
+        }
         self.resume_group(pool);
     }
 
@@ -504,6 +519,23 @@ impl Store {
         self.sweep_spares();
         self.events.push(StoreEvent::Opened);
     }
+}
+
+/// With the groups that are needed, as long as the newest one is not known to be flushed.
+fn ring_of(opening: &Opening, found: &Super) -> Journal {
+    let mut ring = Journal::new(opening.file, found, opening.life + 1);
+    let horizon = opening.candidates.get(&opening.newest).map_or(1, |candidate| candidate.header.horizon);
+    // None when the very first group was torn.
+    for (sequence, candidate) in opening.candidates.range(horizon..horizon.max(opening.newest + 1)) {
+        let bytes = u64::from(candidate.header.bytes).next_multiple_of(ring.block);
+        ring.sequence_next = *sequence;
+        ring.push(candidate.at, bytes);
+    }
+    ring.sequence_next = opening.newest + 1;
+    ring.flushed = opening.flushed;
+    // Until this life's first group is flushed, what the newest group needs is needed.
+    ring.floor = Some(horizon);
+    ring
 }
 
 /// For removals that no log of this life asked for.
@@ -550,7 +582,10 @@ fn survey(opening: &mut Opening, at: u64, piece: &[u8]) -> Stage {
     drop_stale(&mut opening.candidates);
     match opening.candidates.last_key_value() {
         None => Stage::Resume,
-        Some((_, newest)) => Stage::Fold { next: newest.header.horizon.max(1) },
+        Some((_, newest)) => {
+            opening.flushed = newest.header.flushed;
+            Stage::Fold { next: newest.header.horizon.max(1) }
+        }
     }
 }
 

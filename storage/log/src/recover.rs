@@ -1,16 +1,23 @@
-//! One log's way back: what the journal declares of it, its directory, and its producers and indexes from a scan of what was not
-//! sealed.
+//! One log's way back: what the journal declares of it, its directory, and its producers and indexes from a checkpoint and a scan of
+//! what lies behind it.
+//!
+//! ```text
+//! Begin -> List -> Opening -> Load -> Scan <-> Reading -> Sweep -> Finish
+//!   ^________________________|_______|   (what was loaded, or what followed on it, did not check: without it, then)
+//! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringmain_batch::BatchHeader;
 use ringmain_buffer::Pool;
 use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, Entry, FileId};
 use ringmain_types::*;
 
+use crate::checkpoint::Written;
 use crate::chunk::Chunk;
-use crate::entry::{LogState, SegmentState};
+use crate::entry::{Checkpoint, LogState, SegmentState};
 use crate::epochs::LeaderEpochs;
+use crate::index::{Decides, OffsetIndex, SegmentIndex, TimeIndex};
 use crate::jobs::{Job, Step, Then};
 use crate::log::{Dir, Log, Phase};
 use crate::producer::ProducerState;
@@ -30,13 +37,30 @@ enum Stage {
     Begin,
     List,
     Opening,
-    /// The snapshot's bytes are next.
-    Snapshot {
-        bytes: u64,
-    },
+    /// Whole files are read: the producers' snapshot, a checkpoint's indexes.
+    Load,
+    Loading,
     Scan,
     Reading,
+    Sweep,
+    Sweeping,
     Finish,
+}
+
+/// A file that is read whole.
+#[derive(Debug)]
+struct Load {
+    what: Loaded,
+    file: FileId,
+    bytes: u32,
+    got: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Loaded {
+    Snapshot(Offset),
+    /// Of the first open segment: 0 is `.index`, 1 is `.timeindex`.
+    Index(usize),
 }
 
 /// A stretch of the log that is read batch by batch.
@@ -54,9 +78,18 @@ struct Stretch {
 pub(crate) struct Recovering {
     pub state: LogState,
     stage: Stage,
-    snapshot: Option<(Offset, FileId)>,
+    /// The checkpoint did not check: it is passed over.
+    distrusted: bool,
+    /// Snapshots that did not.
+    bad_snapshots: BTreeSet<Offset>,
+    loads: VecDeque<Load>,
+    indexes: [Vec<u8>; 2],
+    /// The producers have what lies before it.
+    producers_from: Offset,
     stretches: VecDeque<Stretch>,
     at: u32,
+    /// Of the next piece, bytes that lie before where the scan begins.
+    skip: u32,
     scanner: Scanner,
     files: BTreeMap<Offset, FileId>,
     closing: Vec<FileId>,
@@ -70,15 +103,35 @@ impl Recovering {
         Recovering {
             state,
             stage: Stage::Begin,
-            snapshot: None,
+            distrusted: false,
+            bad_snapshots: BTreeSet::new(),
+            loads: VecDeque::new(),
+            indexes: [Vec::new(), Vec::new()],
+            producers_from: Offset(0),
             stretches: VecDeque::new(),
             at: 0,
+            skip: 0,
             scanner: Scanner::new(0, None),
             files: BTreeMap::new(),
             closing: Vec::new(),
             garbage: Vec::new(),
             report: Recovery::default(),
         }
+    }
+
+    /// The one that is believed until something contradicts it.
+    fn checkpoint(&self) -> Option<&Checkpoint> {
+        self.state.checkpoint.as_deref().filter(|_| !self.distrusted)
+    }
+
+    /// From the begin, without what did not check. The files that were opened are closed at the end.
+    fn again(&mut self) {
+        self.closing.extend(std::mem::take(&mut self.files).into_values());
+        self.loads.clear();
+        self.indexes = [Vec::new(), Vec::new()];
+        self.stretches.clear();
+        self.garbage.clear();
+        self.stage = Stage::Begin;
     }
 }
 
@@ -120,7 +173,7 @@ impl Store {
                 begin(self.slots[slot as usize].log.as_deref_mut(), &recovering.state, &self.config.limits, now);
                 match recovering.state.dir.clone() {
                     None => {
-                        recovering.stage = Stage::Scan;
+                        recovering.stage = Stage::Load;
                         plan_scan(&mut recovering, &[]);
                         self.put_back(slot, recovering);
                         self.stalled.insert(slot);
@@ -133,28 +186,99 @@ impl Store {
                     }
                 }
             }
-            Stage::Snapshot { bytes } => {
-                let Some((_, file)) = recovering.snapshot else {
-                    recovering.stage = Stage::Scan;
-                    self.put_back(slot, recovering);
-                    self.stalled.insert(slot);
-                    return;
-                };
-                let block = u64::from(self.block);
-                let whole = bytes.next_multiple_of(block).max(block);
-                let into = pool.take(Account::Background, whole as usize);
-                self.put_back(slot, recovering);
-                let Ok(into) = into else {
-                    self.starved.insert(slot);
-                    return;
-                };
-                let read = DiskKind::Read { file, position: 0, bytes: whole as u32, into };
-                self.add_job(id, DiskClass::Read, vec![Step::of(vec![read])], Then::RecoverRead(id));
-            }
+            Stage::Load => self.recover_load(now, pool, slot, recovering),
             Stage::Scan => self.recover_scan(now, pool, slot, recovering),
-            Stage::Finish => self.recover_finish(now, pool, slot, recovering),
-            Stage::List | Stage::Opening | Stage::Reading => self.put_back(slot, recovering),
+            Stage::Sweep => self.recover_sweep(id, recovering),
+            Stage::Finish => self.recover_finish(slot, recovering),
+            Stage::List | Stage::Opening | Stage::Loading | Stage::Reading | Stage::Sweeping => {
+                self.put_back(slot, recovering);
+            }
         }
+    }
+
+    /// Reads the next piece of the file at hand, or looks at what was read of it.
+    fn recover_load(&mut self, now: Now, pool: &mut Pool, slot: u32, mut recovering: Box<Recovering>) {
+        let producers_max = self.config.limits.producers_per_log_max;
+        if let Some(load) = recovering.loads.front()
+            && (load.got.len() as u32) < load.bytes
+        {
+            let (file, position) = (load.file, load.got.len() as u32);
+            let left = load.bytes - position;
+            return self.recover_piece(pool, slot, recovering, (file, position, left), Stage::Loading);
+        }
+        let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return };
+        recovering.stage = Stage::Scan;
+        let good = match recovering.loads.pop_front() {
+            None => match restored(&recovering, log.config.segment_index_bytes) {
+                Ok(None) => true,
+                Ok(Some((index, checkpoint))) => {
+                    if let Some(segment) = log.open.front_mut() {
+                        segment.index = index;
+                        segment.first_timestamp = Some(checkpoint.first_timestamp);
+                        segment.index_written =
+                            checkpoint.files.each_ref().map(|file| Written { bytes: file.bytes, crc: file.crc });
+                    }
+                    true
+                }
+                Err(()) => {
+                    recovering.distrusted = true;
+                    false
+                }
+            },
+            Some(load) => {
+                recovering.stage = Stage::Load;
+                match load.what {
+                    Loaded::Index(at) => {
+                        recovering.indexes[at] = load.got;
+                        true
+                    }
+                    Loaded::Snapshot(offset) => match snapshot::decode(&load.got) {
+                        Ok(rows) => {
+                            log.producers = ProducerState::from_rows(&rows, producers_max, now.wall);
+                            true
+                        }
+                        Err(_) => {
+                            recovering.bad_snapshots.insert(offset);
+                            recovering.distrusted |= recovering.checkpoint().is_some_and(|c| c.offset == offset);
+                            false
+                        }
+                    },
+                }
+            }
+        };
+        if !good {
+            recovering.again();
+        } else if recovering.stage == Stage::Scan {
+            start_stretch(&mut recovering, self.block);
+        }
+        self.put_back(slot, recovering);
+        self.stalled.insert(slot);
+    }
+
+    /// Reads at most `left` bytes of a file, as many as there is memory for; `RecoverRead` follows.
+    fn recover_piece(
+        &mut self,
+        pool: &mut Pool,
+        slot: u32,
+        mut recovering: Box<Recovering>,
+        (file, position, left): (FileId, u32, u32),
+        reading: Stage,
+    ) {
+        let block = self.block;
+        let left = (left as usize).next_multiple_of(block as usize);
+        let most = (pool.left(Account::Background) / 4 / block as usize * block as usize).max(block as usize);
+        let bytes = left.min(PIECE_BYTES).min(most);
+        let into = pool.take(Account::Background, bytes);
+        if into.is_ok() {
+            recovering.stage = reading;
+        }
+        self.put_back(slot, recovering);
+        let (Ok(into), Some(id)) = (into, self.slots[slot as usize].log.as_ref().map(|log| log.id)) else {
+            self.starved.insert(slot);
+            return;
+        };
+        let read = DiskKind::Read { file, position: u64::from(position), bytes: bytes as u32, into };
+        self.add_job(id, DiskClass::Read, vec![Step::of(vec![read])], Then::RecoverRead(id));
     }
 
     fn add_job(&mut self, id: LogId, class: DiskClass, steps: Vec<Step>, then: Then) {
@@ -186,16 +310,21 @@ impl Store {
         if !recovering.report.damage.is_empty() {
             return self.damaged(id.slot, recovering);
         }
-        let snapshots = plan_scan(&mut recovering, &entries);
-        let mut opens = Vec::new();
-        let mut cuts = Vec::new();
-        if let Some(offset) = snapshots {
-            let file = self.file();
-            recovering.snapshot = Some((offset, file));
-            recovering.closing.push(file);
-            let path = format!("{dir}/{}", file_name(offset, "snapshot"));
-            opens.push(DiskKind::Open { dir: dir_id, file, path, create: false });
+        plan_scan(&mut recovering, &entries);
+        let (mut loads, mut opens, mut cuts) = (Vec::new(), Vec::new(), Vec::new());
+        let first_open = recovering.state.segments.first().map_or(Offset(0), |segment| segment.base);
+        let mut wanted = std::mem::take(&mut recovering.loads);
+        for load in &mut wanted {
+            load.file = self.file();
+            recovering.closing.push(load.file);
+            let name = match load.what {
+                Loaded::Snapshot(offset) => file_name(offset, "snapshot"),
+                Loaded::Index(at) => file_name(first_open, ["index", "timeindex"][at]),
+            };
+            let path = format!("{dir}/{name}");
+            loads.push(DiskKind::Open { dir: dir_id, file: load.file, path, create: false });
         }
+        recovering.loads = wanted;
         let mut stretches = std::mem::take(&mut recovering.stretches);
         for stretch in stretches.iter_mut().filter(|stretch| stretch.bytes > 0) {
             let file = self.file();
@@ -213,7 +342,9 @@ impl Store {
         recovering.stretches = stretches;
         recovering.stage = Stage::Opening;
         self.put_back(id.slot, recovering);
-        self.add_job(id, DiskClass::Read, vec![Step::of(opens), Step::of(cuts)], Then::RecoverOpened(id));
+        // What can be made anew need not be there.
+        let steps = vec![Step::lenient(loads), Step::of(opens), Step::of(cuts)];
+        self.add_job(id, DiskClass::Read, steps, Then::RecoverOpened(id));
     }
 
     pub(crate) fn recover_opened(
@@ -224,6 +355,7 @@ impl Store {
         error: Option<DiskError>,
         mut got: Got,
     ) {
+        let snapshot_max = snapshot::bytes_max(self.config.limits.producers_per_log_max);
         let Some(log) = self.log_any_mut(id) else { return };
         log.jobs -= 1;
         let Some((_, mut recovering)) = self.recovery(id.slot) else { return };
@@ -231,11 +363,31 @@ impl Store {
             recovering.report.damage.push(Damage::Unreadable(error));
             return self.damaged(id.slot, recovering);
         }
-        recovering.stage = Stage::Scan;
-        if recovering.snapshot.is_some()
-            && let Some(DiskOk::Opened { bytes }) = Store::ok(&mut got, 0)
-        {
-            recovering.stage = Stage::Snapshot { bytes };
+        recovering.stage = Stage::Load;
+        let checkpoint = recovering.checkpoint().is_some();
+        let (mut missing, mut bad) = (false, None);
+        let Recovering { loads, closing, .. } = &mut *recovering;
+        for (number, load) in (0..).zip(loads) {
+            let bytes = match Store::ok(&mut got, number) {
+                Some(DiskOk::Opened { bytes }) => u32::try_from(bytes).unwrap_or(u32::MAX),
+                _ => {
+                    closing.retain(|file| *file != load.file);
+                    0
+                }
+            };
+            match load.what {
+                // Read in whole, whatever it is.
+                Loaded::Snapshot(_) => load.bytes = bytes.min(snapshot_max),
+                Loaded::Index(_) => missing |= bytes < load.bytes,
+            }
+            if let (Loaded::Snapshot(offset), 0) = (load.what, bytes) {
+                bad = Some(offset);
+            }
+        }
+        if missing || bad.is_some() {
+            recovering.bad_snapshots.extend(bad);
+            recovering.distrusted |= checkpoint;
+            recovering.again();
         }
         self.put_back(id.slot, recovering);
         self.recover_step(now, pool, id.slot);
@@ -251,63 +403,72 @@ impl Store {
     ) {
         let Some(log) = self.log_any_mut(id) else { return };
         log.jobs -= 1;
-        let limits = (self.config.limits.producers_per_log_max, self.config.limits.block_bytes);
         let Some((log, mut recovering)) = self.recovery(id.slot) else { return };
-        let (Some(DiskOk::Read(read)), None) = (Store::ok(&mut got, 0), &error) else {
-            recovering.report.damage.extend(error.map(Damage::Unreadable));
-            return self.damaged(id.slot, recovering);
-        };
-        if let Stage::Snapshot { bytes } = recovering.stage {
-            let rows = read.get(..bytes as usize).and_then(|bytes| snapshot::decode(bytes).ok());
-            if let Some(rows) = rows {
-                log.producers = ProducerState::from_rows(&rows, limits.0, now.wall);
+        let read = match (Store::ok(&mut got, 0), error) {
+            (Some(DiskOk::Read(read)), None) => Some(read),
+            // What can be made anew need not be readable.
+            _ if recovering.stage == Stage::Loading => None,
+            (_, error) => {
+                recovering.report.damage.extend(error.map(Damage::Unreadable));
+                return self.damaged(id.slot, recovering);
             }
-            recovering.stage = Stage::Scan;
+        };
+        let read: &[u8] = read.as_deref().unwrap_or_default();
+        if recovering.stage == Stage::Loading {
+            recovering.stage = Stage::Load;
+            if let Some(load) = recovering.loads.front_mut() {
+                let more = read.len().min(load.bytes as usize - load.got.len());
+                load.got.extend_from_slice(&read[..more]);
+                // A file that got shorter than it was is looked at as it is, and does not check.
+                if more == 0 {
+                    load.bytes = load.got.len() as u32;
+                }
+            }
             self.put_back(id.slot, recovering);
             return self.recover_step(now, pool, id.slot);
         }
         let Some(stretch) = recovering.stretches.front() else { return self.put_back(id.slot, recovering) };
-        let (open, bytes, base) = (stretch.open, stretch.bytes, stretch.base);
-        let end = open.map_or(bytes, |at| recovering.state.segments[at].end());
+        let (bytes, base) = (stretch.bytes, stretch.base);
         let piece = &read[..read.len().min((bytes - recovering.at) as usize)];
         recovering.report.scanned_bytes += piece.len() as u64;
-        let fed = feed(log, &mut recovering.scanner, piece, end, open.map(|_| base), now.wall);
         let short = piece.is_empty();
         recovering.at += piece.len() as u32;
+        let skip = (recovering.skip as usize).min(piece.len());
+        recovering.skip -= skip as u32;
+        let fed = feed(log, &mut recovering, &piece[skip..], now.wall);
         recovering.stage = Stage::Scan;
         if fed.is_err() || short {
-            let position = u64::from(fed.err().map_or(recovering.at, |error| error.position));
-            recovering.report.damage.push(rot(&recovering.state, base, position));
-            return self.damaged(id.slot, recovering);
+            let position = fed.err().map_or(recovering.at, |error| error.position);
+            return self.scan_failed(id.slot, recovering, (base, position));
         }
         self.put_back(id.slot, recovering);
         self.recover_step(now, pool, id.slot);
     }
 
+    /// Behind a checkpoint a scan that fails may be the checkpoint's fault: all of it is scanned then.
+    fn scan_failed(&mut self, slot: u32, mut recovering: Box<Recovering>, (base, position): (Offset, u32)) {
+        if recovering.checkpoint().is_some() {
+            recovering.distrusted = true;
+            recovering.again();
+            self.put_back(slot, recovering);
+            self.stalled.insert(slot);
+            return;
+        }
+        recovering.report.damage.push(rot(&recovering.state, base, u64::from(position)));
+        self.damaged(slot, recovering);
+    }
+
     /// Reads the next piece of the stretch at hand, or finishes it with what is inline.
     fn recover_scan(&mut self, now: Now, pool: &mut Pool, slot: u32, mut recovering: Box<Recovering>) {
         let Some(stretch) = recovering.stretches.front() else {
-            recovering.stage = Stage::Finish;
+            recovering.stage = if recovering.garbage.is_empty() { Stage::Finish } else { Stage::Sweep };
             self.put_back(slot, recovering);
             self.stalled.insert(slot);
             return;
         };
         if let (true, Some(file)) = (recovering.at < stretch.bytes, stretch.file) {
-            let block = self.block;
-            let position = recovering.at;
-            let left = (stretch.bytes - position).next_multiple_of(block) as usize;
-            let most = (pool.left(Account::Background) / 4 / block as usize * block as usize).max(block as usize);
-            let bytes = left.min(PIECE_BYTES).min(most);
-            let into = pool.take(Account::Background, bytes);
-            recovering.stage = if into.is_ok() { Stage::Reading } else { Stage::Scan };
-            self.put_back(slot, recovering);
-            let (Ok(into), Some(id)) = (into, self.slots[slot as usize].log.as_ref().map(|log| log.id)) else {
-                self.starved.insert(slot);
-                return;
-            };
-            let read = DiskKind::Read { file, position: u64::from(position), bytes: bytes as u32, into };
-            self.add_job(id, DiskClass::Read, vec![Step::of(vec![read])], Then::RecoverRead(id));
-            return;
+            let (position, left) = (recovering.at, stretch.bytes - recovering.at);
+            return self.recover_piece(pool, slot, recovering, (file, position, left), Stage::Reading);
         }
         if let Some(at) = stretch.open {
             let base = stretch.base;
@@ -320,13 +481,14 @@ impl Store {
                 return;
             };
             let segment = &recovering.state.segments[at];
-            let (inline, end) = (segment.inline.clone(), segment.end());
-            let fed = feed(log, &mut recovering.scanner, &inline, end, Some(base), now.wall);
+            let (inline, segment_next) = (segment.inline.clone(), segment.next);
+            let fed = feed(log, &mut recovering, &inline, now.wall);
             let whole = recovering.scanner.carry().is_empty();
-            let next = recovering.scanner.next().unwrap_or(base);
-            if fed.is_err() || !whole || next != segment.next {
-                recovering.report.damage.push(rot(&recovering.state, base, u64::from(recovering.scanner.position())));
-                return self.damaged(slot, recovering);
+            let none = recovering.checkpoint().map_or(base, |checkpoint| checkpoint.offset);
+            let next = recovering.scanner.next().unwrap_or(if at == 0 { none } else { base });
+            if fed.is_err() || !whole || next != segment_next {
+                let position = recovering.scanner.position();
+                return self.scan_failed(slot, recovering, (base, position));
             }
             let file = recovering.files.get(&base).copied();
             let active = at + 1 == recovering.state.segments.len();
@@ -341,39 +503,52 @@ impl Store {
             }
         }
         recovering.stretches.pop_front();
-        start_stretch(&mut recovering);
+        start_stretch(&mut recovering, self.block);
         recovering.stage = Stage::Scan;
         self.put_back(slot, recovering);
         self.stalled.insert(slot);
     }
 
-    fn recover_finish(&mut self, _now: Now, _pool: &mut Pool, slot: u32, recovering: Box<Recovering>) {
-        let mut recovering = recovering;
+    /// What nobody declared is durably gone before the log declares anything more: a file of a roll that no group told of must never
+    /// come to lie among sealed segments, whatever it holds.
+    fn recover_sweep(&mut self, id: LogId, mut recovering: Box<Recovering>) {
+        let dir = self.config.dir;
+        let path = recovering.state.dir.clone().unwrap_or_default();
+        let removes = recovering.garbage.drain(..).map(|path| DiskKind::Remove { dir, path }).collect();
+        recovering.stage = Stage::Sweeping;
+        self.put_back(id.slot, recovering);
+        let steps = vec![Step::lenient(removes), Step::of(vec![DiskKind::SyncDir { dir, path }])];
+        self.add_job(id, DiskClass::Read, steps, Then::Swept(id));
+    }
+
+    pub(crate) fn swept(&mut self, id: LogId, error: Option<DiskError>, got: Got) {
+        let Some(log) = self.log_any_mut(id) else { return };
+        log.jobs -= 1;
+        let kept = got.into_values().filter_map(Result::err).find(|error| !error.missing());
+        if let Some(error) = error.or(kept) {
+            return self.fence(error);
+        }
+        let Some((_, mut recovering)) = self.recovery(id.slot) else { return };
+        recovering.stage = Stage::Finish;
+        self.put_back(id.slot, recovering);
+        self.stalled.insert(id.slot);
+    }
+
+    fn recover_finish(&mut self, slot: u32, mut recovering: Box<Recovering>) {
         let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return };
         let (id, partition) = (log.id, log.partition);
         log.phase = Phase::Ready;
         log.flushed = log.end();
         log.started = log.start;
+        log.checkpoint = recovering.state.checkpoint.take().filter(|_| !recovering.distrusted);
         let mut report = std::mem::take(&mut recovering.report);
         report.start = log.start;
         report.end = log.end();
         report.epoch = log.epochs.latest().map_or(LeaderEpoch(-1), |entry| entry.epoch);
         self.events.push(StoreEvent::Recovered { log: id, partition, report });
         self.settle.insert(slot);
-        let dir = self.config.dir;
-        let closes: Vec<DiskKind> = recovering.closing.iter().map(|file| DiskKind::Close { file: *file }).collect();
-        let removes = recovering.garbage.iter().map(|path| DiskKind::Remove { dir, path: path.clone() });
-        let steps = vec![Step::lenient(closes), Step::lenient(removes.collect())];
-        log.jobs += 1;
-        log.sweeping = true;
-        self.jobs.add(Job::new(DiskClass::Background, steps, Then::Swept(id)));
-    }
-
-    pub(crate) fn swept(&mut self, id: LogId) {
-        let Some(log) = self.log_any_mut(id) else { return };
-        log.jobs -= 1;
-        log.sweeping = false;
-        self.settle.insert(id.slot);
+        let closes = recovering.closing.iter().map(|file| DiskKind::Close { file: *file }).collect();
+        self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(closes)], Then::Nothing));
     }
 
     /// The log stays as the journal has it, takes nothing more, and says what is wrong.
@@ -403,6 +578,8 @@ fn begin(log: Option<&mut Log>, state: &LogState, limits: &Limits, now: Now) {
         log.epochs.assign(*epoch, *start);
     }
     log.epochs.truncate_start(state.start);
+    log.producers = ProducerState::new(limits.producers_per_log_max);
+    log.sealed.clear();
     let index_bytes = log.config.segment_index_bytes;
     log.open = state.segments.iter().map(|s| OpenSegment::new(s.base, index_bytes, now.wall)).collect();
     for segment in &mut log.open {
@@ -423,7 +600,8 @@ fn look_at_files(log: &mut Log, recovering: &mut Recovering, entries: &[Entry], 
         if extension == "log" && base < first_open && !left {
             bases.push((base, entry.bytes));
         }
-        let declared = base < first_open && !left || open || extension == "snapshot" && base <= state.end();
+        let snapshot = extension == "snapshot" && state.checkpoint.as_ref().is_some_and(|c| c.offset == base);
+        let declared = base < first_open && !left || open || snapshot;
         if !declared {
             recovering.garbage.push(format!("{dir}/{}", entry.name));
         }
@@ -469,15 +647,31 @@ fn look_at_files(log: &mut Log, recovering: &mut Recovering, entries: &[Entry], 
     }
 }
 
-/// What is to be read: the open segments, and sealed ones behind the newest snapshot, which is returned.
-fn plan_scan(recovering: &mut Recovering, entries: &[Entry]) -> Option<Offset> {
+/// What is to be read: the newest snapshot, the indexes of a checkpoint, the open segments, and sealed ones behind the snapshot.
+fn plan_scan(recovering: &mut Recovering, entries: &[Entry]) {
     let state = &recovering.state;
-    let first_open = state.segments.first().map_or(Offset(0), |segment| segment.base);
+    let first = state.segments.first();
+    let first_open = first.map_or(Offset(0), |segment| segment.base);
+    let plausible = |checkpoint: &Checkpoint| {
+        first.is_some_and(|segment| checkpoint.base == segment.base && checkpoint.from <= segment.written_to)
+    };
+    recovering.distrusted |= !state.checkpoint.as_deref().is_some_and(plausible);
+    let checkpoint = state.checkpoint.as_deref().filter(|_| !recovering.distrusted);
     let snapshots = entries.iter().filter_map(|entry| match parse_file_name(&entry.name) {
         Some((offset, "snapshot")) if offset <= first_open => Some(offset),
         _ => None,
     });
-    let snapshot = snapshots.max();
+    let newest = snapshots.filter(|offset| !recovering.bad_snapshots.contains(offset)).max();
+    let snapshot = checkpoint.map(|checkpoint| checkpoint.offset).or(newest);
+    // The store gives it its number.
+    let load = |what, bytes| Load { what, file: FileId(0), bytes, got: Vec::new() };
+    recovering.loads = snapshot.map(|offset| load(Loaded::Snapshot(offset), 0)).into_iter().collect();
+    for (at, file) in checkpoint.iter().flat_map(|checkpoint| checkpoint.files.iter().enumerate()) {
+        if file.bytes > 0 {
+            recovering.loads.push_back(load(Loaded::Index(at), file.bytes));
+        }
+    }
+    recovering.producers_from = snapshot.unwrap_or(Offset(0));
     let mut sealed: Vec<(Offset, u64)> = entries
         .iter()
         .filter_map(|entry| match parse_file_name(&entry.name) {
@@ -488,8 +682,7 @@ fn plan_scan(recovering: &mut Recovering, entries: &[Entry]) -> Option<Offset> {
     sealed.sort_unstable();
     for (at, (base, bytes)) in sealed.iter().enumerate() {
         let next = sealed.get(at + 1).map_or(first_open, |(next, _)| *next);
-        // Segments end where a snapshot stands, so that one is either whole behind it or whole before.
-        if next > state.start && snapshot.is_none_or(|snapshot| *base >= snapshot) {
+        if next > state.start && snapshot.is_none_or(|snapshot| next > snapshot) {
             let bytes = u32::try_from(*bytes).unwrap_or(u32::MAX);
             recovering.stretches.push_back(Stretch { base: *base, file: None, bytes, open: None });
         }
@@ -498,33 +691,62 @@ fn plan_scan(recovering: &mut Recovering, entries: &[Entry]) -> Option<Offset> {
         let stretch = Stretch { base: segment.base, file: None, bytes: segment.written_to, open: Some(at) };
         recovering.stretches.push_back(stretch);
     }
-    start_stretch(recovering);
-    snapshot
 }
 
-fn start_stretch(recovering: &mut Recovering) {
-    recovering.at = 0;
-    recovering.scanner = Scanner::new(0, recovering.stretches.front().map(|stretch| stretch.base));
+/// The index of the first open segment as it stood at the checkpoint; none without one. An error when it does not check.
+fn restored(recovering: &Recovering, index_bytes: u32) -> Result<Option<(SegmentIndex, Checkpoint)>, ()> {
+    let Some(checkpoint) = recovering.checkpoint() else { return Ok(None) };
+    let mut whole = [Vec::new(), Vec::new()];
+    for ((file, got), whole) in checkpoint.files.iter().zip(&recovering.indexes).zip(&mut whole) {
+        if got.len() != file.bytes as usize || crc32c::crc32c(got) != file.crc {
+            return Err(());
+        }
+        *whole = [&got[..], &file.rest[..]].concat();
+    }
+    let [offsets, times] = whole;
+    let offsets = OffsetIndex::decode(checkpoint.base, checkpoint.position, &offsets).map_err(|_| ())?;
+    let times = TimeIndex::decode(checkpoint.base, checkpoint.offset, &times).map_err(|_| ())?;
+    let decides = Decides { bytes_since_entry: checkpoint.since_entry, max: checkpoint.max };
+    Ok(Some((SegmentIndex::restore(offsets, times, decides, index_bytes), checkpoint.clone())))
 }
 
-/// Batches into the producers, and into the open segment's index.
-fn feed(
-    log: &mut Log,
-    scanner: &mut Scanner,
-    bytes: &[u8],
-    end: u32,
-    open: Option<Offset>,
-    now: WallMs,
-) -> Result<(), ScanError> {
+fn start_stretch(recovering: &mut Recovering, block: u32) {
+    let Some(stretch) = recovering.stretches.front() else { return };
+    let from = recovering.checkpoint().filter(|_| stretch.open == Some(0)).map(|checkpoint| checkpoint.from);
+    let at = from.unwrap_or(0);
+    // Where the batch begins is known, not with which offset.
+    let scanner = Scanner::new(at, if from.is_some() && at > 0 { None } else { Some(stretch.base) });
+    (recovering.at, recovering.skip) = (at / block * block, at % block);
+    recovering.scanner = scanner;
+}
+
+/// More of the stretch at hand: batches into the producers, and into the open segment's index, each unless it has them.
+fn feed(log: &mut Log, recovering: &mut Recovering, bytes: &[u8], now: WallMs) -> Result<(), ScanError> {
     let interval = log.config.index_interval_bytes;
-    let mut segment = open.and_then(|base| log.open.iter_mut().find(|segment| segment.base == base));
+    let Some(stretch) = recovering.stretches.front() else { return Ok(()) };
+    let end = stretch.open.map_or(stretch.bytes, |at| recovering.state.segments[at].end());
+    let (open, base, from) = (stretch.open, stretch.base, recovering.producers_from);
+    let checked = recovering.checkpoint().filter(|_| open == Some(0)).map(|c| (c.position, c.offset));
+    let mut segment = open.and_then(|_| log.open.iter_mut().find(|segment| segment.base == base));
     let producers = &mut log.producers;
-    scanner.feed(bytes, end, &mut |header: &BatchHeader, position, _| {
-        producers.apply(now, header.base, &header.info);
-        if let Some(segment) = &mut segment {
+    let mut joins = Ok(());
+    let fed = recovering.scanner.feed(bytes, end, &mut |header: &BatchHeader, position, batch| {
+        if header.base >= from {
+            producers.apply(now, header.base, &header.info);
+        }
+        let before = checked.is_some_and(|(to, _)| position < to);
+        let joined = checked.is_none_or(|(to, offset)| {
+            let within = position + batch.len() as u32 <= to && header.next() <= offset;
+            if before { within } else { header.base >= offset && (position > to || header.base == offset) }
+        });
+        if !joined {
+            joins = Err(ScanError { position, what: "a checkpoint that does not join" });
+        }
+        if let Some(segment) = segment.as_mut().filter(|_| !before) {
             segment.note(header, position, interval);
         }
-    })
+    });
+    fed.and(joins)
 }
 
 /// The end of an open segment in memory, from the batch on that the file has only in part.

@@ -7,6 +7,7 @@ use ringmain_buffer::{Buf, Pool, Refused};
 use ringmain_disk::FileId;
 use ringmain_types::*;
 
+use crate::checkpoint::Written;
 use crate::chunk::Chunk;
 use crate::index::{IndexedBatch, SegmentIndex};
 
@@ -50,6 +51,8 @@ pub(crate) struct OpenSegment {
     pub headers_crc: u32,
     pub chunks: VecDeque<Chunk>,
     pub index: SegmentIndex,
+    /// What the files of the index have durably, and nothing behind it counts.
+    pub index_written: [Written; 2],
     pub file: SegmentFile,
     /// From the file's begin: extents that were written and flushed before this segment had the file. Writes below it need no flush
     /// of their own where the journal's covers them; 0 when nobody saw it.
@@ -80,6 +83,7 @@ impl OpenSegment {
             headers_crc: 0,
             chunks: VecDeque::new(),
             index: SegmentIndex::new(base, index_bytes),
+            index_written: Default::default(),
             file: SegmentFile::None,
             overwritten: 0,
             allocated: 0,

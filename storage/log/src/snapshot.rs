@@ -33,6 +33,12 @@ pub struct SnapshotRow {
     pub txn_start: Option<Offset>,
 }
 
+/// No snapshot of so many producers is longer.
+pub fn bytes_max(producers: u32) -> u32 {
+    let rows = (producers as usize).saturating_mul(crate::producer::BATCHES);
+    u32::try_from(HEADER_BYTES.saturating_add(rows.saturating_mul(ROW_BYTES))).unwrap_or(u32::MAX)
+}
+
 pub fn encode(rows: &[SnapshotRow]) -> Vec<u8> {
     let count = i32::try_from(rows.len()).expect("Limits bounds producers, five rows each");
     let mut bytes = Vec::with_capacity(HEADER_BYTES + rows.len() * ROW_BYTES);

@@ -8,6 +8,7 @@ use ringmain_disk::{DiskClass, DiskDone, DiskError, DiskKind, DiskOk, DiskOp, Di
 use ringmain_types::*;
 
 use crate::cache::Cache;
+use crate::checkpoint::Checkpoints;
 use crate::commit::{Flight, due_at};
 use crate::entry::LogState;
 use crate::jobs::{Job, Jobs, Started, Then};
@@ -61,6 +62,7 @@ pub struct Store {
     /// Logs whose files a clean stop has still to finish.
     pub(crate) to_close: BTreeSet<u32>,
     pub(crate) maintenance: Maintenance,
+    pub(crate) checkpoints: Checkpoints,
     /// Logs that the journal knows and nobody opened yet, and the group where that begins.
     pub(crate) unopened: BTreeMap<Partition, (LogState, u64)>,
     /// Directories being removed, and the group that said so.
@@ -73,6 +75,8 @@ pub struct Store {
     pub(crate) spares: Spares,
     /// Bytes that saying everything again would take, and the group before which that was estimated.
     pub(crate) live: Option<(u64, u64)>,
+    /// The newest group says something, and no younger one says that it was flushed.
+    pub(crate) unconfirmed: bool,
     /// The last group that said anything new.
     pub(crate) told_news: u64,
     pub(crate) jobs: Jobs,
@@ -112,6 +116,7 @@ impl Store {
             settle_later: BTreeSet::new(),
             to_close: BTreeSet::new(),
             maintenance: Maintenance::default(),
+            checkpoints: Checkpoints::default(),
             full: BTreeSet::new(),
             cache_later: Vec::new(),
             unopened: BTreeMap::new(),
@@ -121,6 +126,7 @@ impl Store {
             flight: None,
             spares: Spares::default(),
             live: None,
+            unconfirmed: false,
             told_news: 0,
             jobs: Jobs::default(),
             reads: Reads::default(),
@@ -303,6 +309,7 @@ impl Store {
         self.recover_stalled(now, pool);
         self.settle_logs(now, pool);
         self.settle.append(&mut self.settle_later);
+        self.checkpoint_step(pool);
         self.commit(now, pool);
         self.close_step(now, pool);
         self.start_jobs(now, pool);
@@ -382,6 +389,8 @@ impl Store {
         };
         slot.generation += 1;
         slot.log = None;
+        self.checkpoints.weigh(id.slot, 0);
+        self.checkpoints.hold(id.slot, 0);
         for set in [
             &mut self.dirty,
             &mut self.settle,
@@ -452,10 +461,11 @@ impl Store {
             Then::Allocated(id, base, to) => self.allocated(now, id, base, to, error),
             Then::Sealed(id, base, file, bytes) => self.sealed(now, id, base, file, bytes, error),
             Then::Settled(id) => self.log_closed(id, error),
+            Then::Checkpointed(id, wrote) => self.checkpointed(now, id, *wrote, error),
             Then::RecoverListed(id) => self.recover_listed(now, pool, id, error, got),
             Then::RecoverOpened(id) => self.recover_opened(now, pool, id, error, got),
             Then::RecoverRead(id) => self.recover_read(now, pool, id, error, got),
-            Then::Swept(id) => self.swept(id),
+            Then::Swept(id) => self.swept(id, error, got),
             Then::RemovalFound(dir) => self.removal_found(dir, got),
             Then::RemoveListed(dir) => self.remove_listed(dir, got),
             Then::RemoveEmptied(dir, spares) => self.remove_emptied(dir, (spares, got), error),

@@ -1,6 +1,7 @@
 //! The store on a disk that loses what may be lost.
 
 mod model;
+mod recovery;
 
 use model::*;
 use ringmain_log::AppendError;

@@ -5,6 +5,7 @@
 //! acknowledged must stand where it was said to, once, in order, with no gap.
 #![forbid(unsafe_code)]
 
+mod large;
 mod producer;
 mod verify;
 
@@ -39,11 +40,15 @@ struct Options {
     python: Option<PathBuf>,
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Instead: fill so many GiB into the partitions, kill, and see how soon the broker is ready and that all of it is there.
+    #[arg(long)]
+    fill_gib: Option<u64>,
 }
 
 struct Broker<'a> {
     options: &'a Options,
     address: String,
+    admin: String,
     child: Option<Child>,
 }
 
@@ -55,7 +60,7 @@ impl Broker<'_> {
         let log = log.map_err(|e| format!("broker.log: {e}"))?;
         let mut command = Command::new(&self.options.binary);
         command.arg("start").arg("--data-dir").arg(self.options.work.join("data")).args(["--listen", &self.address]);
-        command.args(["--admin-listen", "127.0.0.1:0", "--cores", "2"]);
+        command.args(["--admin-listen", &self.admin, "--cores", "2"]);
         command.stdout(log.try_clone().map_err(|e| e.to_string())?).stderr(log);
         let mut child = command.spawn().map_err(|e| format!("{}: {e}", self.options.binary.display()))?;
         loop {
@@ -65,8 +70,8 @@ impl Broker<'_> {
             if serves(&self.address) {
                 break;
             }
-            if began.elapsed() > Duration::from_secs(30) {
-                return Err("the broker does not listen within 30 s".into());
+            if began.elapsed() > Duration::from_secs(300) {
+                return Err("the broker does not serve within 5 minutes".into());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -116,10 +121,12 @@ fn run(options: &Options) -> Result<bool, String> {
         std::fs::remove_dir_all(&options.work).map_err(|e| format!("{}: {e}", options.work.display()))?;
     }
     std::fs::create_dir_all(&options.work).map_err(|e| format!("{}: {e}", options.work.display()))?;
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string())?.port();
-    let mut broker = Broker { options, address: format!("127.0.0.1:{port}"), child: None };
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string());
+    let mut broker = Broker { options, address: free()?.to_string(), admin: free()?.to_string(), child: None };
     broker.start()?;
+    if let Some(gib) = options.fill_gib {
+        return large::run(options, &mut broker, gib);
+    }
     let address = broker.address.clone();
     for topic in ["raw", "librdkafka"] {
         create(&address, topic, options.partitions)?;

@@ -143,7 +143,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_string())
 }
 
-fn init_producer_id(connection: &mut Connection) -> io::Result<i64> {
+pub fn init_producer_id(connection: &mut Connection) -> io::Result<i64> {
     let request =
         InitProducerIdRequest { transactional_id: None, transaction_timeout_ms: 60_000, ..Default::default() };
     let frame = connection.call(&INIT_PRODUCER_ID, 4, &request)?;

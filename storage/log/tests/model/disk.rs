@@ -362,6 +362,23 @@ impl Disk {
         Ok(DiskOk::Done)
     }
 
+    /// A bit of a file turns, in what is written and in what is durable.
+    pub fn rot(&mut self, path: &str, at: usize) {
+        let Some((parent, name)) = self.parent(path) else { panic!("{path}") };
+        let Some(Node::File(inode)) = self.dirs[parent].now.get(name) else { panic!("{path}") };
+        let file = &mut self.files[*inode];
+        file.now[at] ^= 4;
+        file.durable = file.now.clone();
+    }
+
+    /// A file is gone, nobody knows how.
+    pub fn lose(&mut self, path: &str) {
+        let Some((parent, name)) = self.parent(path) else { panic!("{path}") };
+        let name = name.to_owned();
+        self.dirs[parent].now.remove(&name);
+        self.dirs[parent].durable.remove(&name);
+    }
+
     /// Every file's path and bytes, for looking at.
     pub fn paths(&self) -> BTreeMap<String, Vec<u8>> {
         let mut paths = BTreeMap::new();

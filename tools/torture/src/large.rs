@@ -1,0 +1,194 @@
+//! A start after kill -9 with gigabytes in segments that are not sealed: how long until the broker is ready, and is all of it there.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ringmain_batch::{Builder, Codec, Producer};
+use ringmain_buffer::Buf;
+use ringmain_torture::connection::Connection;
+use ringmain_types::{ErrorCode, PartitionIndex, ProducerEpoch, ProducerId, Sequence, WallMs};
+use ringmain_wire::produce::{PartitionProduceData, TopicProduceData};
+use ringmain_wire::{PRODUCE, ProduceRequest, ProduceResponse, RecordBytes};
+
+use crate::producer::init_producer_id;
+use crate::verify::verify;
+use crate::{Broker, Options, create};
+
+const TOPIC: &str = "large";
+const PRODUCE_VERSION: i16 = 12;
+const IN_FLIGHT: usize = 5;
+const VALUE_BYTES: usize = 1000;
+const BATCH_RECORDS: u64 = 64;
+/// The broker is killed and started so often.
+const STARTS: usize = 3;
+/// Issue 3: ready in less than this.
+const READY_MAX: Duration = Duration::from_secs(5);
+
+/// All that one producer with five requests in flight sends: each request has a batch of every partition.
+struct Filler {
+    producer_id: i64,
+    /// Of the records: older ones would go by retention.
+    began_ms: i64,
+    partitions: usize,
+    /// By request, oldest first: the number of the first record in each of its batches.
+    pending: VecDeque<u64>,
+    next: u64,
+    /// Records of each partition that were acknowledged.
+    acked: u64,
+}
+
+pub fn run(options: &Options, broker: &mut Broker<'_>, gib: u64) -> Result<bool, String> {
+    create(&broker.address, TOPIC, options.partitions)?;
+    let wanted = (gib << 30) / (options.partitions as u64 * VALUE_BYTES as u64);
+    let mut connection = Connection::open(&broker.address).map_err(|e| e.to_string())?;
+    let producer_id = init_producer_id(&mut connection).map_err(|e| e.to_string())?;
+    let began_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    let partitions = options.partitions;
+    let mut filler = Filler { producer_id, began_ms, partitions, pending: VecDeque::new(), next: 0, acked: 0 };
+    let began = Instant::now();
+    filler.fill(&mut connection, wanted).map_err(|e| format!("fill: {e}"))?;
+    let took = began.elapsed().as_secs_f64();
+    let bytes = filler.acked * options.partitions as u64 * VALUE_BYTES as u64;
+    println!("{:.1} GB in {took:.0} s ({:.0} MB/s)", bytes as f64 / 1e9, bytes as f64 / 1e6 / took);
+    let mut slowest = Duration::ZERO;
+    for _ in 0..STARTS {
+        // Requests are in flight: this is no stop.
+        broker.kill();
+        drop(connection);
+        let ready = start(broker)?;
+        println!("ready {} ms after the start, {}", ready.as_millis(), on_disk(&options.work));
+        slowest = slowest.max(ready);
+        connection = Connection::open(&broker.address).map_err(|e| e.to_string())?;
+        // What was not answered is sent again: producers that were not recovered would take it twice.
+        filler.again(&mut connection).map_err(|e| format!("after the start: {e}"))?;
+        let more = filler.acked + (64 << 20) / (VALUE_BYTES as u64 * options.partitions as u64);
+        filler.fill(&mut connection, more).map_err(|e| format!("after the start: {e}"))?;
+    }
+    let promised = vec![(0..filler.acked as i64).collect::<Vec<i64>>(); options.partitions];
+    let verdict = verify(&broker.address, TOPIC, &promised).map_err(|e| e.to_string())?;
+    println!(
+        "{} records read, lost {}, duplicated {}, reordered {}, gaps {}{}",
+        verdict.records,
+        verdict.lost,
+        verdict.duplicated,
+        verdict.reordered,
+        verdict.gaps,
+        verdict.first.as_ref().map(|first| format!(": {first}")).unwrap_or_default()
+    );
+    let passed = verdict.clean() && slowest < READY_MAX;
+    println!("slowest start {} ms: {}", slowest.as_millis(), if passed { "passed" } else { "FAILED" });
+    Ok(passed)
+}
+
+impl Filler {
+    /// Until `wanted` records of each partition are acknowledged; some requests stay in flight.
+    fn fill(&mut self, connection: &mut Connection, wanted: u64) -> io::Result<()> {
+        while self.acked < wanted {
+            while self.pending.len() < IN_FLIGHT {
+                self.send(connection, self.next)?;
+                self.pending.push_back(self.next);
+                self.next += BATCH_RECORDS;
+            }
+            self.receive(connection)?;
+        }
+        Ok(())
+    }
+
+    fn again(&mut self, connection: &mut Connection) -> io::Result<()> {
+        for first in self.pending.clone() {
+            self.send(connection, first)?;
+        }
+        while !self.pending.is_empty() {
+            self.receive(connection)?;
+        }
+        Ok(())
+    }
+
+    fn send(&self, connection: &mut Connection, first: u64) -> io::Result<()> {
+        let data = (0..self.partitions).map(|partition| PartitionProduceData {
+            index: PartitionIndex(partition as i32),
+            records: RecordBytes::Parts(vec![self.batch(partition, first)]),
+        });
+        let topic =
+            TopicProduceData { name: TOPIC, partition_data: data.collect::<Vec<_>>().into(), ..Default::default() };
+        let request =
+            ProduceRequest { transactional_id: None, acks: -1, timeout_ms: 30_000, topic_data: vec![topic].into() };
+        connection.send(&PRODUCE, PRODUCE_VERSION, &request).map(|_| ())
+    }
+
+    fn batch(&self, partition: usize, first: u64) -> Buf {
+        let sequence = |n: u64| Sequence((n % (1 << 31)) as i32);
+        let last = sequence(first + BATCH_RECORDS - 1);
+        let id = ProducerId(self.producer_id);
+        let producer = Producer { id, epoch: ProducerEpoch(0), first: sequence(first), last };
+        let mut builder = Builder::new(Codec::None, Some(producer));
+        for number in first..first + BATCH_RECORDS {
+            let mut value = format!("{partition}:{number}:").into_bytes();
+            value.resize(VALUE_BYTES, b'.');
+            builder.push(WallMs(self.began_ms + (number / 1000) as i64), None, Some(&value), &[]);
+        }
+        Buf::copy_of(&builder.encode())
+    }
+
+    fn receive(&mut self, connection: &mut Connection) -> io::Result<()> {
+        let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        let frame = connection.receive()?;
+        let (_, reply): (i32, ProduceResponse<'_>) = frame.decode(&PRODUCE, PRODUCE_VERSION)?;
+        let first = self.pending.front().copied().ok_or_else(|| bad("a reply to nothing".into()))?;
+        for topic in &reply.responses {
+            for part in &topic.partition_responses {
+                if part.error_code != ErrorCode::None || part.base_offset.0 != first as i64 {
+                    let (code, at) = (part.error_code, part.base_offset.0);
+                    return Err(bad(format!("record {first} of {}: {code:?}, at {at}", part.index.0)));
+                }
+            }
+        }
+        self.pending.pop_front();
+        self.acked = first + BATCH_RECORDS;
+        Ok(())
+    }
+}
+
+/// Starts the broker; how long it took until it said that it is ready.
+fn start(broker: &mut Broker<'_>) -> Result<Duration, String> {
+    let began = Instant::now();
+    broker.start()?;
+    loop {
+        if ready(&broker.admin) {
+            return Ok(began.elapsed());
+        }
+        if began.elapsed() > Duration::from_secs(300) {
+            return Err("not ready within 5 minutes".into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn ready(admin: &str) -> bool {
+    let asked = || -> io::Result<String> {
+        let mut stream = TcpStream::connect(admin)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /health/ready HTTP/1.1\r\nHost: ringmain\r\nConnection: close\r\n\r\n")?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply)?;
+        Ok(reply)
+    };
+    asked().is_ok_and(|reply| reply.starts_with("HTTP/1.1 200"))
+}
+
+/// How much lies in how many segments.
+fn on_disk(work: &Path) -> String {
+    let (mut bytes, mut files) = (0, 0);
+    for directory in std::fs::read_dir(work.join("data")).into_iter().flatten().flatten() {
+        for file in std::fs::read_dir(directory.path()).into_iter().flatten().flatten() {
+            if file.path().extension().is_some_and(|extension| extension == "log") {
+                bytes += file.metadata().map_or(0, |data| data.len());
+                files += 1;
+            }
+        }
+    }
+    format!("with {:.1} GB in {files} segments", bytes as f64 / 1e9)
+}
