@@ -15,6 +15,8 @@ const LOGS_PER_SLICE: usize = 256;
 pub(crate) struct Maintenance {
     next: Option<Instant>,
     at: Option<usize>,
+    /// The first pass has begun: until then nothing goes.
+    begun: bool,
 }
 
 enum Found {
@@ -35,11 +37,15 @@ impl Store {
         self.fill_spares(now, pool, bytes);
         self.start_jobs(now, pool);
         self.take_queue(out);
+        // However soon a start has its logs back: nothing of them goes before somebody could say that the clock is wrong.
+        let first = now.mono.plus_ms(self.config.limits.retention_first_ms);
+        let next = *self.maintenance.next.get_or_insert(first);
         let at = match self.maintenance.at {
             Some(at) => at,
-            None if self.maintenance.next.is_none_or(|next| next <= now.mono) => 0,
+            None if next <= now.mono => 0,
             None => return false,
         };
+        self.maintenance.begun = true;
         self.maintenance.next = Some(now.mono.plus_ms(self.config.limits.retention_check_ms));
         let until = (at + LOGS_PER_SLICE).min(self.slots.len());
         for slot in at..until {
@@ -61,6 +67,9 @@ impl Store {
     }
 
     pub(crate) fn retain(&mut self, now: Now, slot: u32) {
+        if !self.maintenance.begun {
+            return;
+        }
         let Some(log) = self.slots[slot as usize].log.as_deref_mut().filter(|log| log.ready()) else { return };
         let id = log.id;
         log.producers.expire(now.wall, log.config.producer_expiration_ms);

@@ -357,11 +357,15 @@ fn random_life(world: &mut World, steps: u64) {
                 };
                 let fill = world.random.next() as u8;
                 let count = 1 + world.random.below(3) as u32;
-                let _ = world.append(p, &batch(count, bytes as usize, fill, world.now.wall.0, None));
+                // One producer a log: its sequences are the offsets.
+                let first = world.store.end(world.ids[&p]).0 as i32;
+                let batch = batch(count, bytes as usize, fill, world.now.wall.0, producer(1, first, count));
+                let _ = world.append(p, &batch);
             }
             12 if !partitions.is_empty() => {
                 let p = partitions[world.random.below(partitions.len() as u64) as usize];
-                if world.random.below(4) == 0 {
+                // Retention may take what is being read.
+                if world.random.below(4) == 0 && world.config.retention_ms < 0 {
                     world.check(p);
                 }
             }
@@ -380,24 +384,61 @@ fn random_life(world: &mut World, steps: u64) {
     }
 }
 
+/// The power goes, or the process does.
+fn strike(world: &mut World) {
+    if world.random.below(3) == 0 { world.kill() } else { world.crash() }
+}
+
+/// Starts that do not get far, some of them not even to their first group.
+fn cut_off_starts(world: &mut World) {
+    for _ in 0..world.random.below(4) {
+        for _ in 0..world.random.below(60) {
+            world.turn();
+            if world.opened && world.ids.is_empty() {
+                let all: Vec<(Partition, String)> = world.logs.iter().map(|(p, l)| (*p, l.name.clone())).collect();
+                for (p, name) in &all {
+                    world.create(*p, name);
+                }
+            }
+            if world.opened && world.random.below(8) == 0 {
+                world.background(1);
+            }
+        }
+        strike(world);
+    }
+}
+
 fn lives(seed: u64) -> (u32, u32) {
     let mut world = World::new(seed);
+    let retention = seed % 4 >= 2;
+    if retention {
+        world.config.retention_ms = 1500;
+    }
     world.settle();
     for _ in 0..6 {
-        let steps = 50 + world.random.below(800);
+        let most = if world.random.below(5) == 0 { 30 } else { 1000 };
+        let steps = world.random.below(most);
         random_life(&mut world, steps);
-        match world.random.below(4) {
-            0 => world.kill(),
-            1 => {
-                world.store.close(world.now);
-                world.finish(Vec::new());
-                world.settle();
-                assert!(world.closed, "seed {seed}: not closed");
-                world.crash();
-            }
-            _ => world.crash(),
+        if world.random.below(4) == 0 {
+            world.store.close(world.now);
+            world.finish(Vec::new());
+            world.settle();
+            assert!(world.closed, "seed {seed}: not closed");
+            world.crash();
+        } else {
+            strike(&mut world);
+        }
+        cut_off_starts(&mut world);
+        for known in world.logs.values_mut().filter(|_| retention) {
+            known.start_asked = known.start_asked.max(known.flushed);
         }
         world.recover_and_check();
+        for (p, known) in &world.logs {
+            let mut views = Vec::new();
+            world.store.producers(world.ids[p], &mut views);
+            let last = views.first().map(|view| i64::from(view.last_sequence.0));
+            assert_eq!(last.unwrap_or(-1), known.end - 1, "what the producer of {p:?} did last");
+        }
     }
     (world.disk.given, world.disk.taken)
 }

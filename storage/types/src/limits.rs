@@ -89,6 +89,9 @@ pub struct Limits {
     pub metric_partitions_max: u32,
     /// How often retention is looked at (`log.retention.check.interval.ms`).
     pub retention_check_ms: u64,
+    /// A start's first look at retention comes this much later: an operator whose clock is wrong has as long to see it, and what a
+    /// life lets go does not depend on how soon its logs are back. Kafka's `log.initial.task.delay.ms`.
+    pub retention_first_ms: u64,
     /// Background work per turn.
     pub background_bytes_per_turn: u32,
 }
@@ -137,6 +140,7 @@ impl Limits {
             reads_inflight_max: 64,
             metric_partitions_max: 10_000,
             retention_check_ms: 30_000,
+            retention_first_ms: 30_000,
             background_bytes_per_turn: 1 << 20,
         };
         limits.check();
@@ -187,6 +191,7 @@ impl Limits {
             reads_inflight_max: 4,
             metric_partitions_max: 8,
             retention_check_ms: 1_000,
+            retention_first_ms: 700,
             background_bytes_per_turn: 4 << 10,
         };
         limits.check();

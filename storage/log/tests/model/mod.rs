@@ -78,6 +78,12 @@ pub fn partition(topic: u128, index: i32) -> Partition {
     Partition { topic: TopicId(topic), index: PartitionIndex(index) }
 }
 
+/// Of a batch of `records` records, with the sequences from `first` on.
+pub fn producer(id: i64, first: i32, records: u32) -> Option<Producer> {
+    let last = Sequence(first + records as i32 - 1);
+    Some(Producer { id: ProducerId(id), epoch: ProducerEpoch(0), first: Sequence(first), last })
+}
+
 /// One batch of `records` records, `bytes` of value each.
 pub fn batch(records: u32, bytes: usize, fill: u8, at: i64, producer: Option<Producer>) -> CheckedBatches {
     let mut builder = Builder::new(Codec::None, producer);
@@ -221,11 +227,16 @@ impl World {
 
     /// Background work and what comes of it, `ms` later.
     pub fn rest(&mut self, ms: u64) {
+        self.background(ms);
+        self.settle();
+    }
+
+    /// Background work is begun, `ms` later.
+    pub fn background(&mut self, ms: u64) {
         self.now.mono = self.now.mono.plus_ms(ms);
         let mut out = Vec::new();
         self.store.background(self.now, &mut self.pool, self.limits.background_bytes_per_turn, &mut out);
         self.submit(out);
-        self.settle();
     }
 
     pub fn create(&mut self, partition: Partition, name: &str) -> LogId {

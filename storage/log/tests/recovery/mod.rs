@@ -1,17 +1,13 @@
 //! The way back after a kill: what is scanned, and what was believed instead.
 
+mod retention;
+
 use std::collections::BTreeMap;
 
-use ringmain_batch::Producer;
 use ringmain_log::*;
 use ringmain_types::*;
 
 use crate::model::*;
-
-fn producer(id: i64, first: i32, records: u32) -> Option<Producer> {
-    let last = Sequence(first + records as i32 - 1);
-    Some(Producer { id: ProducerId(id), epoch: ProducerEpoch(0), first: Sequence(first), last })
-}
 
 /// What recovery said that it read.
 fn scanned(world: &mut World) -> u64 {
