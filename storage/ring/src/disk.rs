@@ -1,21 +1,26 @@
 //! `DiskOp`s as io_uring operations: each a small state machine over its completions.
 #![allow(unsafe_code)]
 
+mod descriptors;
+mod flush;
+mod names;
+
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
 use ringmain_buffer::{Buf, BufMut};
-use ringmain_disk::{DiskDone, DiskError, DiskKind, DiskOk, DiskOp, DiskToken, Entry, FileId};
+use ringmain_disk::{DiskDone, DiskError, DiskKind, DiskOk, DiskOp, DiskToken, FileId};
 use ringmain_types::DirId;
 
 use crate::driver::{Driver, Kind};
 use crate::files::FileTable;
 use crate::slots::Slots;
+use names::{Change, c_path};
 
 /// Linux takes no more parts than this in one call (IOV_MAX).
 pub(crate) const PARTS_MAX: usize = 1024;
@@ -102,25 +107,6 @@ enum Task {
         directory: OwnedFd,
         name: String,
     },
-}
-
-#[derive(Clone, PartialEq)]
-enum Change {
-    Rename { from: String, to: String },
-    Remove { path: String },
-    MakeDir { path: String },
-    RemoveDir { path: String },
-}
-
-impl Change {
-    fn operation(&self) -> (&'static str, &str) {
-        match self {
-            Change::Rename { from, .. } => ("rename", from),
-            Change::Remove { path } => ("remove", path),
-            Change::MakeDir { path } => ("mkdir", path),
-            Change::RemoveDir { path } => ("rmdir", path),
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -231,289 +217,6 @@ impl Files {
             }
         }
     }
-
-    // ---- names
-
-    fn full(&self, dir: DirId, path: &str) -> String {
-        match self.directories.get(&dir) {
-            Some(directory) if path.is_empty() => directory.path.display().to_string(),
-            Some(directory) => directory.path.join(path).display().to_string(),
-            None => format!("{dir:?}/{path}"),
-        }
-    }
-
-    fn error(&self, operation: &'static str, dir: DirId, path: &str, errno: i32) -> DiskError {
-        DiskError { operation, path: self.full(dir, path), errno }
-    }
-
-    fn file_error(&self, operation: &'static str, file: FileId, errno: i32) -> DiskError {
-        match self.table.get(file) {
-            Some(state) => self.error(operation, state.dir, &state.path, errno),
-            None => DiskError { operation, path: format!("{file:?}"), errno },
-        }
-    }
-
-    fn fail(&mut self, token: DiskToken, operation: &'static str, dir: DirId, path: &str, errno: i32) {
-        let error = self.error(operation, dir, path, errno);
-        self.done.push(DiskDone { token, result: Err(error) });
-    }
-
-    fn change(&mut self, token: DiskToken, dir: DirId, change: Change, driver: &mut Driver) {
-        let (operation, path) = change.operation();
-        let to = if let Change::Rename { to, .. } = &change { to } else { "" };
-        let root = self.directories.get(&dir).map(|directory| directory.root.as_raw_fd()).ok_or(libc::EBADF);
-        let named = root.and_then(|root| Ok((root, c_path(path)?, c_path(to)?)));
-        let (root, path_c, to_c) = match named {
-            Ok(named) => named,
-            Err(code) => {
-                let path = path.to_string();
-                return self.fail(token, operation, dir, &path, code);
-            }
-        };
-        let (root, from, to) = (Fd(root), path_c.as_ptr(), to_c.as_ptr());
-        let entry = match &change {
-            Change::Rename { .. } => {
-                self.renames += 1;
-                opcode::RenameAt::new(root, from, root, to).build()
-            }
-            Change::Remove { .. } => opcode::UnlinkAt::new(root, from).build(),
-            Change::RemoveDir { .. } => opcode::UnlinkAt::new(root, from).flags(libc::AT_REMOVEDIR).build(),
-            Change::MakeDir { .. } => opcode::MkDirAt::new(root, from).mode(0o755).build(),
-        };
-        let slot = self.tasks.insert(Task::Name { token, dir, change, _path: path_c, _to: to_c });
-        self.push(slot, entry, driver);
-    }
-
-    fn named(&mut self, token: DiskToken, dir: DirId, change: Change, result: i32, driver: &mut Driver) {
-        if let Change::Rename { from, to } = &change {
-            self.renames -= 1;
-            if result >= 0 {
-                self.table.renamed(dir, from, to);
-            }
-            for file in std::mem::take(&mut self.parked) {
-                self.reopen(file, driver);
-            }
-        }
-        let exists = result == -libc::EEXIST && matches!(change, Change::MakeDir { .. });
-        if result < 0 && !exists {
-            let (operation, path) = change.operation();
-            let path = path.to_string();
-            return self.fail(token, operation, dir, &path, -result);
-        }
-        if let Change::Remove { path } | Change::RemoveDir { path } = &change {
-            self.table.removed(dir, path);
-        }
-        self.done.push(DiskDone { token, result: Ok(DiskOk::Done) });
-    }
-
-    /// Blocks; asked for at recovery only.
-    fn list(&self, dir: DirId, path: &str) -> io::Result<Vec<Entry>> {
-        c_path(path).map_err(io::Error::from_raw_os_error)?;
-        let directory = self.directories.get(&dir).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
-        let mut entries = Vec::new();
-        for entry in std::fs::read_dir(directory.path.join(path))? {
-            let entry = entry?;
-            let metadata = match entry.metadata() {
-                Ok(metadata) => metadata,
-                // Removed since.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            // A name that is not UTF-8 is none of ours.
-            if let Ok(name) = entry.file_name().into_string() {
-                entries.push(Entry { name, bytes: metadata.len(), directory: metadata.is_dir() });
-            }
-        }
-        entries.sort();
-        Ok(entries)
-    }
-
-    /// Answered by the kernel from memory, as `list` is by a file system whose names are cached.
-    fn space(&self, dir: DirId) -> io::Result<DiskOk> {
-        let directory = self.directories.get(&dir).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
-        // SAFETY: a statvfs of zeroes is one; the descriptor is open and the call writes into `stat` alone.
-        let (result, stat) = unsafe {
-            let mut stat = std::mem::zeroed::<libc::statvfs>();
-            (libc::fstatvfs(directory.root.as_raw_fd(), &raw mut stat), stat)
-        };
-        if result < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-        Ok(DiskOk::Space { total_bytes: bytes(stat.f_blocks), usable_bytes: bytes(stat.f_bavail) })
-    }
-
-    fn open_directory(&mut self, slot: u32, dir: DirId, driver: &mut Driver) {
-        let root = self.directories[&dir].root.as_raw_fd();
-        let Some(Task::OpenDirectory { path, .. }) = self.tasks.get_mut(slot) else { return };
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-        let entry = opcode::OpenAt::new(Fd(root), path.as_ptr()).flags(flags).build();
-        self.push(slot, entry, driver);
-    }
-
-    fn directory_opened(&mut self, token: DiskToken, name: String, result: i32, driver: &mut Driver) {
-        if result < 0 {
-            let error = DiskError { operation: "open directory", path: name, errno: -result };
-            return self.done.push(DiskDone { token, result: Err(error) });
-        }
-        // SAFETY: a successful openat gives a descriptor that nobody else has.
-        let directory = unsafe { OwnedFd::from_raw_fd(result) };
-        let entry = opcode::Fsync::new(Fd(directory.as_raw_fd())).build();
-        let slot = self.tasks.insert(Task::SyncDirectory { token, directory, name });
-        self.push(slot, entry, driver);
-    }
-
-    // ---- descriptors
-
-    fn open(&mut self, token: DiskToken, dir: DirId, file: FileId, path: String, create: bool, driver: &mut Driver) {
-        let legal = self.directories.get(&dir).ok_or(libc::EBADF).and_then(|_| c_path(&path));
-        if let Err(code) = legal {
-            return self.fail(token, "open", dir, &path, code);
-        }
-        if !self.table.insert(file, dir, path.clone()) {
-            return self.fail(token, "open", dir, &path, libc::EEXIST);
-        }
-        self.start_open(file, create, Some(token), driver);
-    }
-
-    fn start_open(&mut self, file: FileId, create: bool, first: Option<DiskToken>, driver: &mut Driver) {
-        self.trim(self.open_max - 1, driver);
-        let Some(state) = self.table.get_mut(file) else { return };
-        state.opening = true;
-        let Ok(path) = c_path(&state.path) else { return };
-        let directory = &self.directories[&state.dir];
-        let (name, direct, root) = (state.path.clone(), directory.direct, directory.root.as_raw_fd());
-        let flags = libc::O_RDWR
-            | libc::O_CLOEXEC
-            | if create { libc::O_CREAT } else { 0 }
-            | if direct { libc::O_DIRECT } else { 0 };
-        let entry = opcode::OpenAt::new(Fd(root), path.as_ptr()).flags(flags).mode(0o644).build();
-        let slot = self.tasks.insert(Task::Open { file, _path: path, name, create, direct, first });
-        self.push(slot, entry, driver);
-    }
-
-    /// Closes what is idle until at most `max` are open. Those in use at the same time may exceed it until they are not.
-    fn trim(&mut self, max: u32, driver: &mut Driver) {
-        while self.table.open() > max {
-            let Some(descriptor) = self.table.evict() else { return };
-            close_silently(descriptor, driver);
-        }
-    }
-
-    fn reopen(&mut self, file: FileId, driver: &mut Driver) {
-        match self.table.get(file) {
-            Some(state) if state.unnamed => self.open_failed(file, None, libc::ENOENT, driver),
-            Some(_) => self.start_open(file, false, None, driver),
-            None => {}
-        }
-    }
-
-    fn opened(
-        &mut self,
-        (file, name): (FileId, String),
-        (create, direct): (bool, bool),
-        first: Option<DiskToken>,
-        result: i32,
-        driver: &mut Driver,
-    ) {
-        let Some(state) = self.table.get(file) else { return };
-        match -result {
-            libc::EINVAL if direct => {
-                if let Some(directory) = self.directories.get_mut(&state.dir) {
-                    directory.direct = false;
-                }
-                self.start_open(file, create, first, driver)
-            }
-            libc::EINTR | libc::EAGAIN => self.start_open(file, create, first, driver),
-            // The process has fewer descriptors than we were told: get along with less.
-            libc::EMFILE | libc::ENFILE if self.table.open() > 4 => {
-                self.open_max = self.open_max.min(self.table.open()).max(5) - 1;
-                match self.table.evict() {
-                    Some(descriptor) => {
-                        drop(descriptor);
-                        self.start_open(file, create, first, driver)
-                    }
-                    None => self.open_failed(file, first, -result, driver),
-                }
-            }
-            libc::ENOENT if first.is_none() && !state.unnamed && state.path != name => self.reopen(file, driver),
-            libc::ENOENT if first.is_none() && !state.unnamed && self.renames > 0 => self.parked.push(file),
-            code if code > 0 => self.open_failed(file, first, code, driver),
-            _ => {
-                // SAFETY: a successful openat gives a descriptor that nobody else has.
-                let descriptor = unsafe { OwnedFd::from_raw_fd(result) };
-                self.use_descriptor(file, first, descriptor, driver)
-            }
-        }
-    }
-
-    fn use_descriptor(&mut self, file: FileId, first: Option<DiskToken>, descriptor: OwnedFd, driver: &mut Driver) {
-        if let Some(token) = first {
-            let opened = std::fs::File::from(descriptor);
-            let bytes = opened.metadata().map(|metadata| metadata.len());
-            match bytes {
-                Ok(bytes) => self.done.push(DiskDone { token, result: Ok(DiskOk::Opened { bytes }) }),
-                Err(error) => return self.open_failed(file, first, errno(&error), driver),
-            }
-            self.table.opened(file, opened.into());
-        } else {
-            self.table.opened(file, descriptor);
-        }
-        let waiting = self.table.get_mut(file).map(|state| std::mem::take(&mut state.waiting)).unwrap_or_default();
-        for slot in waiting {
-            self.table.acquire(file);
-            self.start(slot, driver);
-        }
-        self.table.rest(file);
-        self.trim(self.open_max, driver);
-        self.close_if_unused(file, driver);
-    }
-
-    fn open_failed(&mut self, file: FileId, first: Option<DiskToken>, errno: i32, driver: &mut Driver) {
-        let error = self.file_error("open", file, errno);
-        let Some(state) = self.table.get_mut(file) else { return };
-        state.opening = false;
-        let waiting = std::mem::take(&mut state.waiting);
-        for slot in waiting {
-            self.finish(slot, Err(error.clone()), driver);
-        }
-        if let Some(token) = first {
-            self.table.remove(file);
-            self.done.push(DiskDone { token, result: Err(error) });
-        } else {
-            self.close_if_unused(file, driver);
-        }
-    }
-
-    fn close(&mut self, token: DiskToken, file: FileId, driver: &mut Driver) {
-        match self.table.get_mut(file) {
-            Some(state) if state.close.is_none() => state.close = Some(token),
-            _ => {
-                let error = self.file_error("close", file, libc::EBADF);
-                return self.done.push(DiskDone { token, result: Err(error) });
-            }
-        }
-        self.close_if_unused(file, driver);
-    }
-
-    fn close_if_unused(&mut self, file: FileId, driver: &mut Driver) {
-        let Some(state) = self.table.get(file) else { return };
-        let Some(token) = state.close else { return };
-        if state.users > 0 || state.opening || !state.waiting.is_empty() {
-            return;
-        }
-        let path = self.full(state.dir, &state.path);
-        match self.table.remove(file).and_then(|state| state.descriptor) {
-            Some(descriptor) => {
-                let entry = opcode::Close::new(Fd(descriptor.into_raw_fd())).build();
-                let slot = self.tasks.insert(Task::Close { token, path });
-                self.push(slot, entry, driver);
-            }
-            None => self.done.push(DiskDone { token, result: Ok(DiskOk::Done) }),
-        }
-    }
-
-    // ---- operations on one file
 
     fn with_descriptor(&mut self, file: FileId, task: Task, driver: &mut Driver) {
         let slot = self.tasks.insert(task);
@@ -728,72 +431,6 @@ impl Files {
         };
         self.done.push(DiskDone { token, result });
     }
-
-    // ---- flushes
-
-    fn flush(&mut self, token: DiskToken, files: Vec<FileId>, after: &[DiskToken], driver: &mut Driver) {
-        let slot = self.tasks.insert(Task::Flush { token, files, writes: 0, syncs: 0, error: None });
-        let mut waits = 0;
-        for write in after {
-            if let Some(flushes) = self.writes.get_mut(write) {
-                flushes.push(slot);
-                waits += 1;
-            }
-        }
-        if let Some(Task::Flush { writes, .. }) = self.tasks.get_mut(slot) {
-            *writes = waits;
-        }
-        if waits == 0 {
-            self.start_syncs(slot, driver);
-        }
-    }
-
-    fn write_done(&mut self, flush: u32, failed: Option<&DiskError>, driver: &mut Driver) {
-        let Some(Task::Flush { writes, error, .. }) = self.tasks.get_mut(flush) else { return };
-        if error.is_none() {
-            *error = failed.cloned();
-        }
-        *writes -= 1;
-        if *writes == 0 {
-            self.start_syncs(flush, driver);
-        }
-    }
-
-    fn start_syncs(&mut self, flush: u32, driver: &mut Driver) {
-        let Some(Task::Flush { files, syncs, error, .. }) = self.tasks.get_mut(flush) else { return };
-        // One more than there are, so that failures on the way can't end it before all are started.
-        *syncs = 1;
-        if error.is_none() {
-            let files = files.clone();
-            *syncs += files.len();
-            self.counters.flushes += files.len() as u64;
-            for file in files {
-                self.with_descriptor(file, Task::Sync { flush, file }, driver);
-            }
-        }
-        self.sync_done(flush, None);
-    }
-
-    fn sync_done(&mut self, flush: u32, failed: Option<DiskError>) {
-        let Some(Task::Flush { syncs, error, .. }) = self.tasks.get_mut(flush) else { return };
-        if error.is_none() {
-            *error = failed;
-        }
-        *syncs -= 1;
-        if *syncs > 0 {
-            return;
-        }
-        let Some(Task::Flush { token, files, error, .. }) = self.tasks.take(flush) else { return };
-        if error.is_none() {
-            for file in files {
-                if let Some(state) = self.table.get_mut(file) {
-                    state.dirty = false;
-                }
-                self.table.rest(file);
-            }
-        }
-        self.done.push(DiskDone { token, result: error.map_or(Ok(DiskOk::Done), Err) });
-    }
 }
 
 /// The parts of `data` behind its first `done` bytes, as many as one call takes.
@@ -813,14 +450,6 @@ pub(crate) fn fill_parts(parts: &mut Vec<libc::iovec>, data: &[Buf], done: usize
         bytes += rest.len();
         parts.push(libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() });
     }
-}
-
-/// A path below its log directory; `""` is the directory itself.
-fn c_path(path: &str) -> Result<CString, i32> {
-    if path.starts_with('/') || path.split('/').any(|part| part == "..") {
-        return Err(libc::EINVAL);
-    }
-    CString::new(if path.is_empty() { "." } else { path }).map_err(|_| libc::EINVAL)
 }
 
 fn close_silently(descriptor: OwnedFd, driver: &mut Driver) {
