@@ -63,8 +63,36 @@ impl Completion {
     }
 }
 
+/// The kernel's flag that an enter would bring completions (IORING_SQ_TASKRUN). It is set behind the queueing of the work that it
+/// stands for: when that work was run in between, the flag stays set for nothing until more comes, and who believes it enters without
+/// end. So once an enter brought nothing the flag counts only now and then.
+#[derive(Default)]
+struct Hint {
+    /// So many looks more at which it does not count.
+    doubted: u32,
+}
+
+/// Some twenty microseconds of a spinning core.
+const DOUBTED_LOOKS: u32 = 64;
+
+impl Hint {
+    /// An enter is over. `set`: the flag is, all the same.
+    fn entered(&mut self, brought: bool, set: bool) {
+        self.doubted = if set && !brought { DOUBTED_LOOKS } else { 0 };
+    }
+
+    /// Whether to enter for it.
+    fn counts(&mut self, set: bool) -> bool {
+        self.doubted = if set { self.doubted } else { 0 };
+        let doubted = self.doubted > 0;
+        self.doubted = self.doubted.saturating_sub(1);
+        set && !doubted
+    }
+}
+
 pub(crate) struct Driver {
     ring: IoUring,
+    hint: Hint,
     /// What did not fit into the submission queue, in order.
     backlog: VecDeque<squeue::Entry>,
     /// Submissions whose last completion is still to come.
@@ -95,6 +123,7 @@ impl Driver {
         };
         Ok(Driver {
             ring,
+            hint: Hint::default(),
             backlog: VecDeque::new(),
             in_flight: 0,
             enters: 0,
@@ -132,7 +161,8 @@ impl Driver {
     /// Whether an enter would do something: submissions, or completions that the kernel holds back until we ask.
     pub(crate) fn wants_enter(&mut self) -> bool {
         let queue = self.ring.submission();
-        !queue.is_empty() || queue.taskrun() || queue.cq_overflow() || !self.backlog.is_empty()
+        let (waits, hint, overflow) = (!queue.is_empty(), queue.taskrun(), queue.cq_overflow());
+        waits || overflow || !self.backlog.is_empty() || self.hint.counts(hint)
     }
 
     /// Brings completions that are there but for an enter, if none is at hand.
@@ -148,7 +178,8 @@ impl Driver {
             return true;
         }
         let queue = self.ring.submission();
-        queue.taskrun() || queue.cq_overflow()
+        let (hint, overflow) = (queue.taskrun(), queue.cq_overflow());
+        overflow || self.hint.counts(hint)
     }
 
     /// Submits everything and runs deferred work; does not wait.
@@ -158,6 +189,7 @@ impl Driver {
             self.enters += 1;
             // SAFETY: no argument is passed; what the submissions point to lives (`push`).
             let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(count, 0, GETEVENTS, None) };
+            self.entered();
             match entered {
                 // Without progress the rest waits for the next turn, when completions were taken out.
                 Ok(0) => return,
@@ -171,6 +203,12 @@ impl Driver {
                 },
             }
         }
+    }
+
+    fn entered(&mut self) {
+        let brought = !self.ring.completion().is_empty();
+        let set = self.ring.submission().taskrun();
+        self.hint.entered(brought, set);
     }
 
     /// Moves the backlog on; returns how much there is to submit.
@@ -203,7 +241,9 @@ impl Driver {
         self.fill();
         let timespec = Timespec::from(max);
         self.enters += 1;
-        match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec)) {
+        let entered = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec));
+        self.entered();
+        match entered {
             Ok(_) => {}
             Err(error) => match error.raw_os_error() {
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => {}
@@ -268,5 +308,32 @@ fn build(submissions: u32, completions: u32) -> io::Result<IoUring> {
             }
         }
         built => built,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_that_was_left_set_is_not_followed_for_ever() {
+        let mut hint = Hint::default();
+        let mut enters = 0;
+        for _ in 0..10_000 {
+            if hint.counts(true) {
+                enters += 1;
+                hint.entered(false, true);
+            }
+        }
+        assert!((100..200).contains(&enters), "{enters}: rarely, but again and again");
+        while hint.counts(true) {
+            hint.entered(false, true);
+        }
+        assert!(!hint.counts(false));
+        assert!(hint.counts(true), "set anew, it counts at once");
+        hint.entered(true, true);
+        assert!(hint.counts(true), "and so while it brings something");
+        hint.entered(false, false);
+        assert!(hint.counts(true), "it was not set when the enter was over: this is news");
     }
 }
