@@ -6,9 +6,11 @@ use ringmain_buffer::{Buf, Pool};
 use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskToken, FileId};
 use ringmain_types::*;
 
-use crate::entry::{Checkpoint, ENTRY_BYTES, EPOCH_BYTES, Entry, PIECE_BYTES, Piece};
+use crate::entry::{Batches, Checkpoint, ENTRY_BYTES, EPOCH_BYTES, Entry, PIECE_BYTES, Piece};
 use crate::journal::{GroupHeader, HEADER_BYTES, Needs, TRAILER_BYTES};
 use crate::log::{Log, Phase};
+use crate::plan::{Least, Plan, Plans};
+use crate::said::Said;
 use crate::segment::OpenSegment;
 use crate::store::{Doing, Store};
 use crate::{FlushMode, LogConfig, StoreEvent};
@@ -58,8 +60,7 @@ pub(crate) struct Told {
 
 /// A group while it is put together.
 pub(crate) struct Draft {
-    /// Header's room, then entries.
-    bytes: Vec<u8>,
+    said: Said,
     entries: u32,
     max: usize,
     writes: Vec<(FileId, u64, Vec<Buf>)>,
@@ -77,7 +78,7 @@ pub(crate) struct Draft {
 impl Draft {
     pub fn new(max: usize) -> Draft {
         Draft {
-            bytes: vec![0; HEADER_BYTES],
+            said: Said::default(),
             entries: 0,
             max,
             writes: Vec::new(),
@@ -91,11 +92,14 @@ impl Draft {
         }
     }
     pub fn put(&mut self, entry: &Entry<'_>) {
-        entry.encode(&mut self.bytes);
+        entry.encode(&mut self.said);
         self.entries += 1;
     }
+    fn bytes(&self) -> usize {
+        HEADER_BYTES + self.said.len() + TRAILER_BYTES
+    }
     pub fn fits(&self, more: usize) -> bool {
-        self.bytes.len() + more + TRAILER_BYTES <= self.max
+        self.bytes() + more <= self.max
     }
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -106,23 +110,6 @@ impl Draft {
     pub fn resume(&mut self, touched: Vec<FileId>) {
         self.resume = Some(touched);
     }
-}
-
-/// How one segment's news go out.
-struct Plan {
-    written_to: u32,
-    inline_from: u32,
-}
-
-/// Decides between whole blocks in place and bytes in the journal. `least`: fewer bytes of whole blocks than this stay inline.
-fn plan(segment: &OpenSegment, hold: bool, whole_state: bool, least: u32, block: u32) -> Plan {
-    let blocks_to = (segment.end / block * block).min(segment.allocated);
-    let ready = segment.file_id().is_some() && !hold;
-    let sealing = segment.rolled.as_ref().is_some_and(|rolled| rolled.sealing);
-    let extent = ready && !sealing && blocks_to > segment.written_to && blocks_to - segment.written_to >= least;
-    let written_to = if extent { blocks_to } else { segment.written_to };
-    let inline_from = if extent || whole_state { written_to } else { segment.declared_to };
-    Plan { written_to, inline_from }
 }
 
 impl Store {
@@ -309,12 +296,7 @@ impl Store {
                 if matches!(log.phase, Phase::Removing | Phase::Removed) {
                     return ENTRY_BYTES + NAME_BYTES_MAX;
                 }
-                let block = self.block;
-                let left = |segment: &OpenSegment| segment.end - plan(segment, log.hold, true, block, block).written_to;
-                let inline: u32 = log.open.iter().map(left).sum();
-                let checkpoint = log.checkpoint_told(true).map_or(0, Checkpoint::entry_bytes);
-                let rest = ENTRY_BYTES + 2 * PIECE_BYTES + log.epochs.entries().len() * EPOCH_BYTES + 64;
-                inline as usize + rest + checkpoint
+                Least::none(self.block).plans(log, true).kept(log) + PIECE_BYTES + 64
             }),
             Needs::Unopened(partition) => self.unopened.get(partition).map_or(0, |(state, _)| state_bytes(state)),
             Needs::Removing(dir) => ENTRY_BYTES + dir.len(),
@@ -324,22 +306,23 @@ impl Store {
     /// Puts one log's news into the draft; false when they do not fit, and then nothing was put.
     fn tell(&mut self, slot: u32, draft: &mut Draft, pool: &Pool, state: bool) -> bool {
         let most = self.ring().group_bytes_max();
-        let (block, limits) = (self.block, &self.config.limits);
+        let (block, gather) = (self.block, self.config.limits.gather_bytes_max);
+        let least = Least::new(block, &self.config.limits, self.config.journal_flush_covers);
         // When memory or the ring is short, whole blocks go to their files early.
         let short = pool.left(Account::Tail) < pool.limit(Account::Tail) as usize / 2;
-        let least = if short || state { block } else { limits.trickle_bytes_max };
-        let gather = limits.gather_bytes_max;
-        let covers = self.config.journal_flush_covers;
         let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return true };
         if matches!(log.phase, Phase::Removing) {
             return tell_removed(log, draft);
         }
-        let hold = log.hold || log.at_rest;
-        let plans: Vec<Plan> = log.open.iter().map(|s| plan(s, hold, state, least, block)).collect();
-        let (more, whole) = told_bytes(log, &plans, state);
-        if !draft.fits(more) || whole > most {
+        // Whatever a log has in the journal must fit one group when it is said again: past that it waits for its file.
+        let fits = |plans: &Plans| {
+            let whole = plans.kept(log) + HEADER_BYTES + TRAILER_BYTES + NAME_BYTES_MAX;
+            draft.fits(plans.bytes(log, state)) && whole <= most
+        };
+        let chosen = Some(least.plans(log, state)).filter(|plans| !short && !state && fits(plans));
+        let Some(plans) = chosen.or_else(|| Some(Least::none(block).plans(log, state)).filter(fits)) else {
             return false;
-        }
+        };
         let mut told = Told {
             log: log.id,
             state,
@@ -351,19 +334,19 @@ impl Store {
             checkpoint: false,
             stale: std::mem::take(&mut log.stale),
         };
-        let inlines: Vec<Vec<u8>> =
-            log.open.iter().zip(&plans).map(|(s, plan)| s.bytes(plan.inline_from, s.end)).collect();
+        let inlines: Vec<Vec<Buf>> =
+            log.open.iter().zip(&plans.of).map(|(s, plan)| s.parts(plan.inline_from, s.end)).collect();
         if state {
-            put_log_state(draft, log, &plans, &inlines);
+            put_log_state(draft, log, &plans.of, &inlines);
         } else {
-            put_news(draft, log, &plans, &inlines);
+            put_news(draft, log, &plans.of, &inlines);
         }
-        for (segment, plan) in log.open.iter_mut().zip(&plans) {
+        for (segment, plan) in log.open.iter_mut().zip(&plans.of) {
             if plan.written_to > segment.written_to {
                 if let Some(file) = segment.file_id() {
                     let parts = segment.parts(segment.written_to, plan.written_to);
                     gather_writes(&mut draft.writes, file, segment.written_to, parts, gather);
-                    let covered = if covers { segment.overwritten } else { 0 };
+                    let covered = least.covered_to(segment);
                     if plan.written_to > covered {
                         draft.flush.insert(file);
                         draft.fresh += u64::from(plan.written_to - segment.written_to.max(covered));
@@ -390,9 +373,9 @@ impl Store {
         true
     }
 
-    pub(crate) fn send(&mut self, mut draft: Draft, pool: &mut Pool) {
+    pub(crate) fn send(&mut self, draft: Draft, pool: &mut Pool) {
         let block = u64::from(self.block);
-        let bytes = draft.bytes.len() + TRAILER_BYTES;
+        let bytes = draft.bytes();
         let padded = (bytes as u64).next_multiple_of(block);
         let Some(at) = self.ring().place(padded) else {
             // Commits leave room for this; a ring that lives filled without ever being reclaimed says so.
@@ -413,18 +396,10 @@ impl Store {
             entries: draft.entries,
         };
         let (file, position) = (ring.file, block + at);
-        draft.bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
-        let crc = crc32c::crc32c(&draft.bytes);
-        draft.bytes.extend(crc.to_le_bytes());
-        draft.bytes.resize(padded as usize, 0);
-        let data = self.group_buffer(pool, &draft.bytes);
+        let data = draft.said.group(&header, padded as usize, pool);
         let mut left = BTreeSet::new();
         let mut files = vec![file];
-        left.insert(self.operate(
-            DiskClass::Commit,
-            DiskKind::Write { file, position, data: vec![data] },
-            Doing::Commit,
-        ));
+        left.insert(self.operate(DiskClass::Commit, DiskKind::Write { file, position, data }, Doing::Commit));
         for (file, position, data) in draft.writes {
             left.insert(self.operate(DiskClass::Commit, DiskKind::Write { file, position, data }, Doing::Commit));
         }
@@ -445,17 +420,6 @@ impl Store {
             gone: draft.gone,
             resume: draft.resume,
         });
-    }
-
-    /// A group must go out even when memory is short: it is what frees memory. One group is in flight, so this is bounded.
-    fn group_buffer(&mut self, pool: &mut Pool, bytes: &[u8]) -> Buf {
-        match pool.take(Account::Control, bytes.len()) {
-            Ok(mut buffer) => {
-                buffer.extend(bytes);
-                buffer.freeze()
-            }
-            Err(_) => Buf::copy_of(bytes),
-        }
     }
 
     /// An operation of the group in flight is back.
@@ -557,24 +521,6 @@ impl Store {
     }
 }
 
-/// What telling of a log takes of a group; and what all that it has in the journal will take when it is said again, which must fit one
-/// group: past that it waits for its file.
-fn told_bytes(log: &Log, plans: &[Plan], state: bool) -> (usize, usize) {
-    let both = || log.open.iter().zip(plans);
-    let inline: usize = both().map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
-    let checkpoint = |state| log.checkpoint_told(state).map_or(0, Checkpoint::entry_bytes);
-    let pieces = inline + log.open.len() * PIECE_BYTES + checkpoint(state);
-    let all_epochs = log.epochs.entries().len();
-    let more = if state {
-        pieces + ENTRY_BYTES + all_epochs * EPOCH_BYTES + log.dir_name().map_or(0, str::len)
-    } else {
-        pieces + ENTRY_BYTES * (log.open.len() * 2 + log.pending.sealed.len() + log.pending.epochs.len() + 1)
-    };
-    let kept: usize = both().map(|(s, plan)| (s.end - plan.written_to) as usize + PIECE_BYTES).sum();
-    let overhead = HEADER_BYTES + TRAILER_BYTES + ENTRY_BYTES + NAME_BYTES_MAX;
-    (more, kept + overhead + checkpoint(true) + all_epochs * EPOCH_BYTES)
-}
-
 /// Whether a log's news may go out now.
 fn due(log: &Log, now: Now, closing: bool) -> bool {
     let undeclared: u32 = log.open.iter().map(OpenSegment::undeclared).sum();
@@ -612,7 +558,7 @@ fn tell_removed(log: &mut Log, draft: &mut Draft) -> bool {
     true
 }
 
-fn piece<'a>(segment: &OpenSegment, plan: &Plan, inline: &'a [u8]) -> Piece<'a> {
+fn piece<'a>(segment: &OpenSegment, plan: &Plan, inline: &'a [Buf]) -> Piece<'a> {
     Piece {
         base: segment.base,
         extent_from: segment.written_to,
@@ -620,12 +566,12 @@ fn piece<'a>(segment: &OpenSegment, plan: &Plan, inline: &'a [u8]) -> Piece<'a> 
         declared_from: segment.declared_to,
         headers_crc: segment.headers_crc,
         inline_from: plan.inline_from,
-        inline,
+        inline: Batches::Parts(inline),
         next: segment.next,
     }
 }
 
-fn put_log_state(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<u8>]) {
+fn put_log_state(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<Buf>]) {
     let pieces = log.open.iter().zip(plans).zip(inlines);
     draft.put(&Entry::State {
         partition: log.partition,
@@ -644,7 +590,7 @@ fn put_checkpoint(draft: &mut Draft, partition: Partition, checkpoint: Option<&C
     }
 }
 
-fn put_news(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<u8>]) {
+fn put_news(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<Buf>]) {
     let partition = log.partition;
     if log.started != log.start {
         draft.put(&Entry::Start { partition, offset: log.start });
@@ -680,7 +626,7 @@ pub(crate) fn put_state(draft: &mut Draft, state: &crate::LogState) {
         declared_from: segment.end(),
         headers_crc: 0,
         inline_from: segment.written_to,
-        inline: &segment.inline,
+        inline: Batches::Read(&segment.inline),
         next: segment.next,
     });
     draft.put(&Entry::State {

@@ -1,6 +1,9 @@
 //! What a journal group says: its entries, their bytes, and what they add up to. `FORMAT.md` has the layout.
 
+use ringmain_buffer::Buf;
 use ringmain_types::{LeaderEpoch, Offset, Partition, PartitionIndex, TopicId, WallMs};
+
+use crate::said::Said;
 
 /// Of one open segment, what a log's state is made of: `inline` follows the `written_to` bytes of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,6 +80,28 @@ impl LogState {
     }
 }
 
+/// The batches of a piece: where they stand in memory while a group is put together, or in the group that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Batches<'a> {
+    Parts(&'a [Buf]),
+    Read(&'a [u8]),
+}
+
+impl Batches<'_> {
+    pub fn len(&self) -> usize {
+        match self {
+            Batches::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
+            Batches::Read(bytes) => bytes.len(),
+        }
+    }
+    pub fn to_vec(self) -> Vec<u8> {
+        match self {
+            Batches::Parts(parts) => parts.concat(),
+            Batches::Read(bytes) => bytes.to_vec(),
+        }
+    }
+}
+
 /// What a group adds to one open segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece<'a> {
@@ -88,7 +113,7 @@ pub(crate) struct Piece<'a> {
     pub declared_from: u32,
     pub headers_crc: u32,
     pub inline_from: u32,
-    pub inline: &'a [u8],
+    pub inline: Batches<'a>,
     pub next: Offset,
 }
 
@@ -169,28 +194,31 @@ pub(crate) const EPOCH_BYTES: usize = 12;
 /// Bytes of a checkpoint without the rests of its indexes.
 const CHECKPOINT_BYTES: usize = 1 + 20 + 8 + 4 * 2 + 8 + 4 + 8 * 3 + 2 * (4 + 4 + 2);
 
-fn put_partition(out: &mut Vec<u8>, kind: u8, partition: Partition) {
+fn put_partition(out: &mut Said, kind: u8, partition: Partition) {
     out.push(kind);
     out.extend(partition.topic.0.to_le_bytes());
     out.extend(partition.index.0.to_le_bytes());
 }
 
-fn put_name(out: &mut Vec<u8>, name: &str) {
+fn put_name(out: &mut Said, name: &str) {
     out.extend((name.len() as u16).to_le_bytes());
     out.extend(name.as_bytes());
 }
 
-fn put_piece(out: &mut Vec<u8>, piece: &Piece<'_>) {
+fn put_piece(out: &mut Said, piece: &Piece<'_>) {
     out.extend(piece.base.0.to_le_bytes());
     for field in [piece.extent_from, piece.written_to, piece.declared_from, piece.headers_crc, piece.inline_from] {
         out.extend(field.to_le_bytes());
     }
     out.extend(piece.next.0.to_le_bytes());
     out.extend((piece.inline.len() as u32).to_le_bytes());
-    out.extend(piece.inline);
+    match piece.inline {
+        Batches::Parts(parts) => out.batches(parts),
+        Batches::Read(bytes) => out.extend(bytes),
+    }
 }
 
-fn put_checkpoint(out: &mut Vec<u8>, checkpoint: &Checkpoint) {
+fn put_checkpoint(out: &mut Said, checkpoint: &Checkpoint) {
     out.extend(checkpoint.base.0.to_le_bytes());
     out.extend(checkpoint.from.to_le_bytes());
     out.extend(checkpoint.position.to_le_bytes());
@@ -209,7 +237,7 @@ fn put_checkpoint(out: &mut Vec<u8>, checkpoint: &Checkpoint) {
 }
 
 impl Entry<'_> {
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Said) {
         match self {
             Entry::Commit { partition, piece } => {
                 put_partition(out, COMMIT, *partition);
@@ -343,7 +371,7 @@ impl<'a> Entries<'a> {
         let inline_from = self.u32()?;
         let next = self.offset()?;
         let bytes = self.u32()? as usize;
-        let inline = self.take(bytes)?;
+        let inline = Batches::Read(self.take(bytes)?);
         let end = u64::from(inline_from) + inline.len() as u64;
         let ordered = extent_from <= written_to && written_to <= inline_from && extent_from <= declared_from;
         if !ordered || end > i32::MAX as u64 || u64::from(declared_from) > end || base > next || base.0 < 0 {

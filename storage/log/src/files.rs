@@ -241,7 +241,7 @@ impl Store {
     /// Space is reserved before anything is written, so that a full disk is met where nothing can be torn.
     fn allocate_ahead(&mut self, id: LogId) {
         let (block, limits) = (self.block, &self.config.limits);
-        let (first, most) = (limits.trickle_bytes_max.saturating_mul(2), limits.segment_allocate_bytes);
+        let (first, most) = (limits.trickle_bytes_max.saturating_mul(4), limits.segment_allocate_bytes);
         let Some(log) = self.log_mut(id) else { return };
         let whole = log.config.segment_bytes.next_multiple_of(block);
         let reserve = log.config.reserve_bytes.next_multiple_of(block);

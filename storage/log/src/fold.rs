@@ -269,7 +269,7 @@ impl Fold {
             Inline::Was(std::mem::replace(&mut segment.inline, piece.inline.to_vec()))
         } else if piece.inline_from == segment.end() {
             let kept = segment.inline.len();
-            segment.inline.extend_from_slice(piece.inline);
+            segment.inline.extend(piece.inline.to_vec());
             Inline::Cut(kept)
         } else {
             return Err(Malformed("a commit whose inline bytes leave a gap"));
@@ -311,6 +311,8 @@ fn segment_of(piece: &Piece<'_>) -> SegmentState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::Batches;
+    use crate::said::Said;
     use ringmain_types::{LeaderEpoch, PartitionIndex, TopicId};
 
     const LOG: Partition = Partition { topic: TopicId(7), index: PartitionIndex(0) };
@@ -318,13 +320,22 @@ mod tests {
     fn piece(extent_from: u32, written_to: u32, declared_from: u32, next: i64) -> Piece<'static> {
         let inline_from = written_to;
         let (base, next) = (Offset(0), Offset(next));
-        Piece { base, extent_from, written_to, declared_from, headers_crc: 0, inline_from, inline: b"", next }
+        Piece {
+            base,
+            extent_from,
+            written_to,
+            declared_from,
+            headers_crc: 0,
+            inline_from,
+            inline: Batches::Read(b""),
+            next,
+        }
     }
 
     fn fold(fold: &mut Fold, sequence: u64, flushed: u64, entries: &[Entry<'_>]) {
-        let mut bytes = Vec::new();
-        entries.iter().for_each(|entry| entry.encode(&mut bytes));
-        fold.group(sequence, &bytes, entries.len() as u32, flushed).unwrap();
+        let mut said = Said::default();
+        entries.iter().for_each(|entry| entry.encode(&mut said));
+        fold.group(sequence, &said.bytes(), entries.len() as u32, flushed).unwrap();
     }
 
     /// A start whose first group is never flushed leaves that group and the one before it for the next start to judge.

@@ -276,7 +276,9 @@ mod tests {
     use ringmain_types::{PartitionIndex, TopicId, WallMs};
 
     use super::*;
+    use crate::entry::Batches;
     use crate::journal::{HEADER_BYTES, TRAILER_BYTES};
+    use crate::said::Said;
 
     const BLOCK: usize = 512;
     const NONCE: u64 = 99;
@@ -300,10 +302,10 @@ mod tests {
             declared_from: 0,
             headers_crc: 0,
             inline_from: 0,
-            inline,
+            inline: Batches::Read(inline),
             next: Offset(next),
         };
-        let mut entry = Vec::new();
+        let mut entry = Said::default();
         let state = Entry::State {
             partition: partition(),
             dir: Some("t-0"),
@@ -313,6 +315,7 @@ mod tests {
             pieces: vec![piece],
         };
         state.encode(&mut entry);
+        let entry = entry.bytes();
         let bytes = HEADER_BYTES + entry.len() + TRAILER_BYTES;
         let header = GroupHeader {
             nonce: NONCE,

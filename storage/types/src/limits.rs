@@ -29,6 +29,9 @@ pub struct Limits {
     pub gather_bytes_max: u32,
     /// A tail below this lives in the journal only.
     pub trickle_bytes_max: u32,
+    /// The same where whole blocks would go into fresh extents, which need a flush of their own: that costs more than writing twice
+    /// what is less than this. In a small journal it is less.
+    pub fresh_bytes_min: u32,
     /// Bytes of a shard's logs that recovery may have to scan: from half of it on, logs' producers and indexes are checkpointed, the
     /// one with the most to scan first. At 400 MB/s a start of two shards takes 1.3 s for it.
     pub recovery_bytes_max: u64,
@@ -112,7 +115,8 @@ impl Limits {
             journal_bytes: 64 << 20,
             journal_inflight_groups_max: 1,
             gather_bytes_max: 256 << 10,
-            trickle_bytes_max: 128 << 10,
+            trickle_bytes_max: 64 << 10,
+            fresh_bytes_min: 512 << 10,
             recovery_bytes_max: 256 << 20,
             recovery_log_bytes_min: 4 << 20,
             producers_per_log_max: 100_000,
@@ -164,6 +168,7 @@ impl Limits {
             journal_inflight_groups_max: 1,
             gather_bytes_max: 4 << 10,
             trickle_bytes_max: 1 << 10,
+            fresh_bytes_min: 2 << 10,
             recovery_bytes_max: 8 << 10,
             recovery_log_bytes_min: 1 << 10,
             producers_per_log_max: 8,
@@ -219,7 +224,7 @@ impl Limits {
         assert!(u64::from(self.spare_fill_bytes).is_multiple_of(block));
         assert!(u64::from(self.gather_bytes_max).is_multiple_of(block));
         assert!(self.trickle_bytes_max <= self.gather_bytes_max);
-        assert!(self.trickle_bytes_max >= self.block_bytes);
+        assert!(self.trickle_bytes_max >= self.block_bytes && self.fresh_bytes_min >= self.trickle_bytes_max);
         assert!(self.journal_inflight_groups_max >= 1);
         assert!(self.connection_unsent_bytes_max >= 4 * self.fetch_reply_bytes_max);
         assert!(self.requests_inflight_max > 0 && self.calls_inflight_max > 0);

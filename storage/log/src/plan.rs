@@ -1,0 +1,153 @@
+//! How a log's news go out: whole blocks in place, or bytes in the journal.
+
+use ringmain_types::Limits;
+
+use crate::entry::{Checkpoint, ENTRY_BYTES, EPOCH_BYTES, PIECE_BYTES};
+use crate::log::Log;
+use crate::segment::OpenSegment;
+
+/// How one segment's news go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub written_to: u32,
+    pub inline_from: u32,
+}
+
+/// Fewer bytes of whole blocks than this stay inline.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Least {
+    block: u32,
+    /// Where the journal's flush covers them.
+    covered: u32,
+    /// Where the segment needs a flush of its own.
+    fresh: u32,
+    /// Whether the journal's flush covers anything.
+    covers: bool,
+}
+
+impl Least {
+    pub fn new(block: u32, limits: &Limits, covers: bool) -> Least {
+        // Four segments of a log that have as much inline still fit one group, an eighth of the ring.
+        let most = u32::try_from(limits.journal_bytes / 32).unwrap_or(u32::MAX);
+        let fresh = limits.fresh_bytes_min.min(most).max(limits.trickle_bytes_max);
+        Least { block, covered: limits.trickle_bytes_max, fresh, covers }
+    }
+
+    /// Every whole block goes to its file.
+    pub fn none(block: u32) -> Least {
+        Least { block, covered: block, fresh: block, covers: true }
+    }
+
+    /// How far a segment's extents are covered by the journal's flush.
+    pub fn covered_to(&self, segment: &OpenSegment) -> u32 {
+        if self.covers { segment.overwritten } else { 0 }
+    }
+
+    /// Of one segment. `hold`: no block may be written now. `state`: all that is inline is said again.
+    pub fn plan(&self, segment: &OpenSegment, hold: bool, state: bool) -> Plan {
+        let blocks_to = (segment.end / self.block * self.block).min(segment.allocated);
+        let ready = segment.file_id().is_some() && !hold;
+        let sealing = segment.rolled.as_ref().is_some_and(|rolled| rolled.sealing);
+        let least = if blocks_to <= self.covered_to(segment) { self.covered } else { self.fresh };
+        let extent = ready && !sealing && blocks_to > segment.written_to && blocks_to - segment.written_to >= least;
+        let written_to = if extent { blocks_to } else { segment.written_to };
+        let inline_from = if extent || state { written_to } else { segment.declared_to };
+        Plan { written_to, inline_from }
+    }
+
+    /// Of a log's open segments.
+    pub fn plans(&self, log: &Log, state: bool) -> Plans {
+        let hold = log.hold || log.at_rest;
+        Plans { of: log.open.iter().map(|segment| self.plan(segment, hold, state)).collect() }
+    }
+}
+
+/// Of a log's open segments, oldest first.
+#[derive(Debug)]
+pub(crate) struct Plans {
+    pub of: Vec<Plan>,
+}
+
+impl Plans {
+    /// What a group needs for this, in bytes; at most.
+    pub fn bytes(&self, log: &Log, state: bool) -> usize {
+        let inline: usize = log.open.iter().zip(&self.of).map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
+        let pieces = inline + log.open.len() * PIECE_BYTES + checkpoint_bytes(log, state);
+        if state {
+            let epochs = log.epochs.entries().len() * EPOCH_BYTES;
+            return pieces + ENTRY_BYTES + epochs + log.dir_name().map_or(0, str::len);
+        }
+        let entries = log.open.len() * 2 + log.pending.sealed.len() + log.pending.epochs.len() + 1;
+        pieces + ENTRY_BYTES * entries
+    }
+
+    /// What the journal has of the log afterwards, beside a name.
+    pub fn kept(&self, log: &Log) -> usize {
+        let inline: usize = log.open.iter().zip(&self.of).map(|(s, plan)| (s.end - plan.written_to) as usize).sum();
+        let entries = ENTRY_BYTES + log.epochs.entries().len() * EPOCH_BYTES + checkpoint_bytes(log, true);
+        inline + log.open.len() * PIECE_BYTES + entries
+    }
+}
+
+fn checkpoint_bytes(log: &Log, state: bool) -> usize {
+    log.checkpoint_told(state).map_or(0, Checkpoint::entry_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringmain_disk::FileId;
+    use ringmain_types::{Offset, WallMs};
+
+    use super::*;
+    use crate::segment::SegmentFile;
+
+    const BLOCK: u32 = 512;
+
+    fn segment(end: u32, overwritten: u32) -> OpenSegment {
+        let mut segment = OpenSegment::new(Offset(0), 4096, WallMs(0));
+        (segment.end, segment.overwritten, segment.allocated) = (end, overwritten, 1 << 20);
+        segment.file = SegmentFile::Ready(FileId(1));
+        (segment.written_to, segment.declared_to) = (1024, 2000);
+        segment
+    }
+    fn limits() -> Limits {
+        Limits { trickle_bytes_max: 1024, fresh_bytes_min: 4096, journal_bytes: 1 << 20, ..Limits::tiny() }
+    }
+
+    #[test]
+    fn fresh_extents_wait_for_more_than_covered_ones() {
+        let inline = Plan { written_to: 1024, inline_from: 2000 };
+        let blocks = |to| Plan { written_to: to, inline_from: to };
+        let cases = [
+            (2047, 1 << 16, true, inline),
+            (2050, 1 << 16, true, blocks(2048)),
+            (2050, 1 << 16, false, inline),
+            (2050, 2048, true, blocks(2048)),
+            (2560, 2048, true, inline),
+            (5119, 0, true, inline),
+            (5121, 0, true, blocks(5120)),
+            (5121, 0, false, blocks(5120)),
+        ];
+        for (end, overwritten, covers, want) in cases {
+            let least = Least::new(BLOCK, &limits(), covers);
+            assert_eq!(least.plan(&segment(end, overwritten), false, false), want, "{end} {overwritten} {covers}");
+        }
+    }
+
+    #[test]
+    fn a_small_journal_lowers_it() {
+        let limits = Limits { journal_bytes: 32 * 2048, ..limits() };
+        let least = Least::new(BLOCK, &limits, true);
+        assert_eq!(least.plan(&segment(3071, 0), false, false), Plan { written_to: 1024, inline_from: 2000 });
+        assert_eq!(least.plan(&segment(3073, 0), false, false), Plan { written_to: 3072, inline_from: 3072 });
+    }
+
+    #[test]
+    fn a_state_says_all_that_the_file_does_not_have() {
+        let least = Least::new(BLOCK, &limits(), true);
+        assert_eq!(least.plan(&segment(2560, 0), false, true), Plan { written_to: 1024, inline_from: 1024 });
+        let none = Least::none(BLOCK);
+        assert_eq!(none.plan(&segment(2560, 0), false, true), Plan { written_to: 2560, inline_from: 2560 });
+        assert_eq!(none.plan(&segment(2560, 0), true, true), Plan { written_to: 1024, inline_from: 1024 });
+    }
+}
