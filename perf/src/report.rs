@@ -94,13 +94,22 @@ impl Report {
     fn bars(&self, out: &mut String) {
         let _ = writeln!(out, "\n## Bars\n\nRatios Ringmain / probe: median (least-most) over the rounds.\n");
         let _ = writeln!(out, "| work | bar | ratio | |\n|---|---|---|---|");
+        let mut missed: Vec<String> = Vec::new();
         for workload in self.workloads() {
             for bar in BARS.iter().filter(|bar| (bar.applies)(workload)) {
                 let Some(ratio) = Spread::of(self.pairs(workload).map(bar.ratio)) else { continue };
-                let met = if (bar.met)(ratio.median) { "met" } else { "MISSED" };
-                let _ = writeln!(out, "| {} | {} | {} | {met} |", workload.name, bar.text, ratio.text(2));
+                let met = (bar.met)(ratio.median);
+                if !met {
+                    missed.push(format!("{}: {}, it is {:.2} x", workload.name, bar.text, ratio.median));
+                }
+                let word = if met { "met" } else { "MISSED" };
+                let _ = writeln!(out, "| {} | {} | {} | {word} |", workload.name, bar.text, ratio.text(2));
             }
         }
+        let _ = match missed.as_slice() {
+            [] => writeln!(out, "\nAll bars are met."),
+            missed => writeln!(out, "\nMissed: {}.", missed.join("; ")),
+        };
     }
 
     fn figures(&self, out: &mut String) {
