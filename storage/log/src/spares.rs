@@ -170,7 +170,9 @@ impl Store {
         // A log that is a trickle would hold far more than it needs.
         if inline < trickle || !known(log, base) {
             // Where the journal or memory is short, or much is waiting, any file is better than the right one.
-            return if crowded || inline > most { Ok(None) } else { Err(NotYet) };
+            // One that has rolled grows no more: were it to wait, so would the log when it has too many of them.
+            let stays = inline < trickle && segment.rolled.is_some();
+            return if crowded || stays || inline > most { Ok(None) } else { Err(NotYet) };
         }
         // The longest: it covers most.
         let longest = (0..self.spares.ready.len()).max_by_key(|at| self.spares.ready[*at].bytes);
