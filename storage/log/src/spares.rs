@@ -63,6 +63,11 @@ impl Spares {
         Some(Spare { path: path(self.number), bytes })
     }
 
+    /// Temporary names of this shard may be used.
+    pub fn swept(&self) -> bool {
+        self.swept
+    }
+
     fn forget(&mut self, spare: &Spare) {
         self.files -= 1;
         self.bytes -= u64::from(spare.bytes);
@@ -83,7 +88,7 @@ fn known(log: &Log, base: Offset) -> bool {
 }
 
 impl Store {
-    fn spare_prefix(&self) -> String {
+    pub(crate) fn spare_prefix(&self) -> String {
         format!("{}.spare-", self.config.shard.0)
     }
 
@@ -170,7 +175,9 @@ impl Store {
         // A log that is a trickle would hold far more than it needs.
         if inline < trickle || !known(log, base) {
             // Where the journal or memory is short, or much is waiting, any file is better than the right one.
-            return if crowded || inline > most { Ok(None) } else { Err(NotYet) };
+            // One that has rolled grows no more: were it to wait, so would the log when it has too many of them.
+            let stays = inline < trickle && segment.rolled.is_some();
+            return if crowded || stays || inline > most { Ok(None) } else { Err(NotYet) };
         }
         // The longest: it covers most.
         let longest = (0..self.spares.ready.len()).max_by_key(|at| self.spares.ready[*at].bytes);

@@ -215,6 +215,27 @@ fn a_used_file_waits_until_the_journal_knows_its_segment() {
     }
 }
 
+/// Seed 2981934813: while there were spares, segments that had rolled with less than a trickle waited for ever, and so did appends.
+#[test]
+fn a_small_segment_that_rolled_gets_a_file_beside_spares() {
+    let mut world = World::new(2);
+    world.settle();
+    let (p, q) = (partition(7, 0), partition(8, 0));
+    world.create(p, "orders-0");
+    segments_that_went(&mut world, p);
+    assert!(spares(&world) > 0);
+    world.config.segment_ms = 1;
+    world.create(q, "others-0");
+    for n in 0..20 {
+        world.append(q, &batch(1, 60, n, 1000 + 10 * i64::from(n), None)).unwrap();
+        world.settle();
+    }
+    assert!(spares(&world) > 0);
+    world.check(q);
+    world.crash();
+    world.recover_and_check();
+}
+
 #[test]
 fn without_a_covering_flush_there_are_no_spares() {
     let mut world = World::new(3);
