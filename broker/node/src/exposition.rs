@@ -7,7 +7,7 @@ use ringmain_metadata::ClusterImage;
 use ringmain_types::{ErrorCode, Partition};
 use ringmain_wire::APIS;
 
-use crate::metrics::{BUCKETS_NS, CLOSES, Core, Counter, GAUGES, Health, Metrics, PHASES, PartitionCell};
+use crate::metrics::{BUCKETS_NS, CLOSES, COMPACTION, Core, Counter, GAUGES, Health, Metrics, PHASES, PartitionCell};
 
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -99,6 +99,10 @@ fn cores(page: &mut Page, cores: &[Core]) {
     per_core(page, cores, (name, "counter", "Bytes of record batches fetched."), |core| core.bytes_out.get());
     let (name, help) = ("ringmain_no_space_total", "Times that a partition found no space left on its disk.");
     per_core(page, cores, (name, "counter", help), |core| core.no_space.get());
+    for (at, (suffix, kind, help)) in COMPACTION.iter().enumerate() {
+        let name = format!("ringmain_compaction_{suffix}");
+        per_core(page, cores, (&name, kind, help), |core| core.compaction[at].get());
+    }
     let name = "ringmain_connections_closed_total";
     page.family(name, "counter", "Client connections closed, by reason.");
     for (at, reason) in CLOSES.iter().enumerate() {

@@ -152,6 +152,7 @@ impl NoteSink for LogLines {
             | Note::Visible { .. }
             | Note::Request { .. }
             | Note::Traffic { .. }
+            | Note::Compaction(_)
             | Note::Log { .. } => {}
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use ringmain_log::CompactionStats;
 use ringmain_metadata::ClusterImage;
 use ringmain_session::Close;
 use ringmain_shard::{Note, Phases};
@@ -106,6 +107,8 @@ pub(crate) struct Core {
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) no_space: Counter,
+    /// In the order of `COMPACTION`.
+    pub(crate) compaction: [Counter; COMPACTION.len()],
     /// In the order of `Gauges`.
     pub(crate) gauges: [Counter; GAUGES.len()],
     /// What was left out of `partitions` because there are too many.
@@ -127,6 +130,35 @@ pub(crate) const GAUGES: [(&str, &str, &str); 11] = [
     ("flushes_total", "counter", "Flushes of files."),
     ("open_files", "gauge", "Files held open."),
 ];
+
+/// Name, kind and help of what compaction tells.
+pub(crate) const COMPACTION: [(&str, &str, &str); 10] = [
+    ("runs_total", "counter", "Compactions of one log that came to their end."),
+    ("aborted_total", "counter", "Compactions that were given up, and are done again."),
+    ("read_bytes_total", "counter", "Bytes read to be compacted."),
+    ("written_bytes_total", "counter", "Bytes that were left of them."),
+    ("records_removed_total", "counter", "Records that compaction removed."),
+    ("segments_replaced_total", "counter", "Segments that compacted ones took the place of."),
+    ("dirty_bytes", "gauge", "Bytes of sealed segments that are to be compacted."),
+    ("uncleanable_partitions", "gauge", "Compacted partitions that do not check and are left as they are."),
+    ("last_run_milliseconds", "gauge", "Time that the last compaction took."),
+    ("last_run_timestamp_seconds", "gauge", "When the last compaction ended, since 1970."),
+];
+
+fn compaction(stats: &CompactionStats) -> [u64; COMPACTION.len()] {
+    [
+        stats.runs,
+        stats.aborted,
+        stats.read_bytes,
+        stats.written_bytes,
+        stats.records_removed,
+        stats.segments_replaced,
+        stats.dirty_bytes,
+        stats.uncleanable_logs,
+        stats.last_run_ms,
+        u64::try_from(stats.last_run_ended.0 / 1000).unwrap_or_default(),
+    ]
+}
 
 fn gauges(from: &Gauges) -> [u64; GAUGES.len()] {
     [
@@ -231,6 +263,7 @@ impl Core {
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
             no_space: Counter::default(),
+            compaction: Default::default(),
             gauges: Default::default(),
             partitions_left_out: Counter::default(),
             partitions: Mutex::new(Vec::new()),
@@ -397,6 +430,11 @@ impl NoteSink for CoreSink {
                 }
             }
             Note::NoSpace { .. } => self.core().no_space.add(1),
+            Note::Compaction(stats) => {
+                for (counter, value) in self.core().compaction.iter().zip(compaction(stats)) {
+                    counter.set(value);
+                }
+            }
             Note::Truncated { .. } | Note::SpaceAgain { .. } => {}
         }
     }

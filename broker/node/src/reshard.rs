@@ -144,6 +144,7 @@ mod tests {
             retention_bytes: -1,
             retention_ms: -1,
             delete: true,
+            compaction: None,
             log_append_time: false,
             producer_expiration_ms: u64::MAX,
             flush: FlushMode::Group,

@@ -107,6 +107,7 @@ impl Shard {
             retention_bytes: -1,
             retention_ms: -1,
             delete: false,
+            compaction: None,
             log_append_time: false,
             producer_expiration_ms: u64::MAX,
             flush: FlushMode::Group,

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use ringmain_buffer::Buf;
 use ringmain_disk::{DiskDone, DiskError, DiskOp};
-use ringmain_log::Recovery;
+use ringmain_log::{CompactionStats, Recovery};
 use ringmain_metadata::ClusterImage;
 use ringmain_session::{Close, Incoming, Want};
 use ringmain_types::*;
@@ -150,6 +150,8 @@ pub enum Note {
         end: Offset,
         size_bytes: u64,
     },
+    /// Compaction went on: what it has done since the start.
+    Compaction(CompactionStats),
     Stopped,
 }
 #[derive(Debug, Clone, Copy, Default)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ringmain_batch::{CheckRules, Codec};
-use ringmain_log::{FlushMode, LogConfig, Store};
+use ringmain_log::{CompactionConfig, FlushMode, LogConfig, Store};
 use ringmain_metadata::config::{Compression, Flush, Layers, TimestampType};
 use ringmain_metadata::{BrokerConfig, ClusterImage, Topic, TopicConfig};
 use ringmain_types::*;
@@ -102,6 +102,13 @@ impl Logs {
     pub(crate) fn by_id(&mut self, log: LogId) -> Option<(Partition, &mut OwnedLog)> {
         let partition = *self.by_id.get(&log)?;
         Some((partition, self.owned.get_mut(&partition)?))
+    }
+
+    /// A log's size changed behind its back.
+    pub(crate) fn compacted(&mut self, log: LogId) {
+        if let Some(partition) = self.by_id.get(&log) {
+            self.changed.insert(*partition);
+        }
     }
 
     pub(crate) fn changed(&mut self, partition: Partition) {
@@ -265,15 +272,24 @@ fn flush_mode(config: &TopicConfig) -> FlushMode {
 }
 
 pub(crate) fn log_config(config: &TopicConfig) -> LogConfig {
+    // A segment that is still written to is not compacted: it must not grow older than its records may.
+    let lag_ms = u64::try_from(config.max_compaction_lag_ms).unwrap_or(u64::MAX);
+    let segment_ms = if config.compact { config.segment_ms.min(lag_ms) } else { config.segment_ms };
     LogConfig {
         segment_bytes: config.segment_bytes,
-        segment_ms: config.segment_ms,
+        segment_ms,
         segment_jitter_ms: config.segment_jitter_ms,
         segment_index_bytes: config.segment_index_bytes,
         index_interval_bytes: config.index_interval_bytes,
         retention_bytes: config.retention_bytes,
         retention_ms: config.retention_ms,
         delete: config.delete,
+        compaction: config.compact.then_some(CompactionConfig {
+            min_cleanable_dirty_ratio: config.min_cleanable_dirty_ratio,
+            min_compaction_lag_ms: config.min_compaction_lag_ms,
+            max_compaction_lag_ms: config.max_compaction_lag_ms,
+            delete_retention_ms: config.delete_retention_ms,
+        }),
         log_append_time: config.timestamp_type == TimestampType::LogAppendTime,
         producer_expiration_ms: config.producer_expiration_ms,
         flush: flush_mode(config),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ringmain_buffer::{Buf, Pool};
 use ringmain_disk::DiskError;
-use ringmain_log::{ReadToken, Store, StoreConfig, StoreEvent};
+use ringmain_log::{CompactionStats, ReadToken, Store, StoreConfig, StoreEvent};
 use ringmain_metadata::{BrokerConfig, ClusterImage};
 use ringmain_session::{Close, Reply, Request};
 use ringmain_types::*;
@@ -63,6 +63,8 @@ pub struct Shard {
     /// The image that all of this shard's logs follow.
     applied: Option<Offset>,
     log_notes_due: bool,
+    /// As it was told of last.
+    compaction: CompactionStats,
     pub(crate) logs: Logs,
     pub(crate) sessions: Sessions,
     pub(crate) space: Space,
@@ -136,6 +138,7 @@ impl Shard {
             image: Arc::default(),
             applied: None,
             log_notes_due: false,
+            compaction: CompactionStats::default(),
             logs: Logs::new(shard, shards),
             sessions: Sessions::new(limits),
             space: Space::default(),
@@ -267,7 +270,16 @@ impl Shard {
 
     /// False when there is nothing to do. Called when a turn had room.
     pub fn background(&mut self, now: Now, bytes: u32, out: &mut Effects) -> bool {
-        self.store.background(now, &mut self.pool, bytes, &mut out.disk)
+        let more = self.store.background(now, &mut self.pool, bytes, &mut out.disk);
+        let stats = self.store.compaction();
+        if stats != self.compaction {
+            if let Some(log) = stats.last_log.filter(|_| stats.runs > self.compaction.runs) {
+                self.logs.compacted(log);
+            }
+            self.compaction = stats;
+            out.notes.push(Note::Compaction(stats));
+        }
+        more
     }
 
     fn received(&mut self, now: Now, id: ConnectionId, incoming: ringmain_session::Incoming<'_>, out: &mut Effects) {

@@ -22,6 +22,13 @@ impl Cache {
         Cache { goal_bytes: limits.cache_bytes_min, next: 0, order: BTreeMap::new() }
     }
 
+    /// What these were of is gone.
+    pub fn forget(&mut self, orders: impl Iterator<Item = u64>) {
+        for order in orders {
+            self.order.remove(&order);
+        }
+    }
+
     /// So many bytes came from a file: a larger cache might have had them.
     pub fn missed(&mut self, bytes: u32) {
         self.goal_bytes = self.goal_bytes.saturating_add(u64::from(bytes));

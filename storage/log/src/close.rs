@@ -36,6 +36,7 @@ impl Store {
         if !self.closing || self.closed || begins && self.fenced.is_none() {
             return;
         }
+        self.stop_compaction();
         // What a driver still has to do must not meet the next life, and its buffers are lent.
         if self.operations_out() || !self.reads.quiet() {
             return;

@@ -51,6 +51,7 @@ pub(crate) struct Told {
     /// (base, written to) per segment.
     extents: Vec<(Offset, u32)>,
     sealed: Vec<Offset>,
+    holes: bool,
     end: Offset,
     /// The pending checkpoint is in force once this group is flushed.
     checkpoint: bool,
@@ -283,6 +284,7 @@ impl Store {
             removed: false,
             extents: Vec::new(),
             sealed: Vec::new(),
+            holes: false,
             end: log.flushed,
             checkpoint: false,
             stale: Vec::new(),
@@ -324,6 +326,7 @@ impl Store {
             return false;
         };
         let mut told = Told {
+            holes: state && log.compaction.holes,
             log: log.id,
             state,
             start: (log.started != log.start).then_some(log.start),
@@ -481,6 +484,7 @@ impl Store {
         }
         let before = if told.state { log.since.replace(sequence) } else { None };
         log.hold &= !told.state;
+        log.compaction.holes_declared |= told.holes;
         for (base, written_to) in &told.extents {
             if let Some(segment) = log.segment_mut(*base) {
                 segment.written_to = *written_to;
@@ -548,6 +552,7 @@ fn tell_removed(log: &mut Log, draft: &mut Draft) -> bool {
         removed: true,
         extents: Vec::new(),
         sealed: Vec::new(),
+        holes: false,
         end: log.end(),
         checkpoint: false,
         stale: Vec::new(),
@@ -578,6 +583,7 @@ fn put_log_state(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<Bu
         dir: log.dir_name(),
         start: log.start,
         sealed: !log.sealed.is_empty(),
+        holes: log.compaction.holes,
         epochs: log.epochs.entries().iter().map(|entry| (entry.epoch, entry.start)).collect(),
         pieces: pieces.map(|((segment, plan), inline)| piece(segment, plan, inline)).collect(),
     });
@@ -634,6 +640,7 @@ pub(crate) fn put_state(draft: &mut Draft, state: &crate::LogState) {
         dir: state.dir.as_deref(),
         start: state.start,
         sealed: state.sealed,
+        holes: state.holes,
         epochs: state.epochs.clone(),
         pieces: pieces.collect(),
     });

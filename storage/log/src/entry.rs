@@ -72,6 +72,8 @@ pub struct LogState {
     pub(crate) sealed: bool,
     /// Of the first of `segments`.
     pub(crate) checkpoint: Option<Box<Checkpoint>>,
+    /// Offsets may be missing between the batches of those.
+    pub(crate) holes: bool,
 }
 
 impl LogState {
@@ -129,6 +131,7 @@ pub(crate) enum Entry<'a> {
         dir: Option<&'a str>,
         start: Offset,
         sealed: bool,
+        holes: bool,
         epochs: Vec<(LeaderEpoch, Offset)>,
         pieces: Vec<Piece<'a>>,
     },
@@ -243,11 +246,11 @@ impl Entry<'_> {
                 put_partition(out, COMMIT, *partition);
                 put_piece(out, piece);
             }
-            Entry::State { partition, dir, start, sealed, epochs, pieces } => {
+            Entry::State { partition, dir, start, sealed, holes, epochs, pieces } => {
                 put_partition(out, STATE, *partition);
                 put_name(out, dir.unwrap_or(""));
                 out.extend(start.0.to_le_bytes());
-                out.push(u8::from(*sealed));
+                out.push(u8::from(*sealed) | u8::from(*holes) << 1);
                 out.extend((epochs.len() as u32).to_le_bytes());
                 for (epoch, start) in epochs {
                     out.extend(epoch.0.to_le_bytes());
@@ -384,7 +387,8 @@ impl<'a> Entries<'a> {
         let partition = self.partition()?;
         let dir = Some(self.name()?).filter(|name| !name.is_empty());
         let start = self.offset()?;
-        let sealed = self.array::<1>()?[0] != 0;
+        let [flags] = self.array()?;
+        let (sealed, holes) = (flags & 1 != 0, flags & 2 != 0);
         // Counts are not believed: what they claim must be there to be read.
         let mut epochs = Vec::new();
         for _ in 0..self.u32()? {
@@ -404,7 +408,7 @@ impl<'a> Entries<'a> {
         if pieces.is_empty() {
             return Err(Malformed("a state without a segment"));
         }
-        Ok(Entry::State { partition, dir, start, sealed, epochs, pieces })
+        Ok(Entry::State { partition, dir, start, sealed, holes, epochs, pieces })
     }
 
     fn entry(&mut self) -> Result<Entry<'a>, Malformed> {

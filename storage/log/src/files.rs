@@ -405,8 +405,8 @@ impl Store {
         log.pending.sealed.push(base);
         log.checkpoint_over(base);
         let max_timestamp = Some(segment.index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
-        let next = segment.next;
-        let index_bytes = index_memory(&segment);
+        let (next, first_timestamp) = (segment.next, segment.first_timestamp);
+        let memory = index_bytes(&segment.index);
         for chunk in &segment.chunks {
             let data = chunk.slice(chunk.first(), chunk.end());
             if !data.is_empty() {
@@ -423,13 +423,14 @@ impl Store {
                 bytes,
                 file: Some(file),
                 overwritten: bytes / block * block,
+                first_timestamp,
                 max_timestamp,
                 index,
                 built_to: None,
                 declared: false,
             },
         );
-        self.reads.index_loaded(id, base, index_bytes);
+        self.reads.index_loaded(id, base, memory);
         // A log that is written fast must not wait for the clock to let go of what is too much.
         self.retain(now, id.slot);
         self.dirty.insert(id.slot);
@@ -468,8 +469,9 @@ impl OpenSegment {
     }
 }
 
-pub(crate) fn index_memory(segment: &OpenSegment) -> usize {
-    segment.index.offsets().len() * 16 + segment.index.times().len() * 16
+/// Of a loaded index, in memory.
+pub(crate) fn index_bytes(index: &SegmentIndex) -> usize {
+    index.offsets().len() * 16 + index.times().len() * 16
 }
 
 /// The writes of what a segment's file does not have yet, the last block padded with zeroes.

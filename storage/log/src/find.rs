@@ -18,6 +18,14 @@ pub(crate) struct Find {
     known: Vec<(Offset, Option<(WallMs, Offset)>)>,
 }
 
+impl Find {
+    /// The segments are others than they were.
+    pub fn restart(&mut self) {
+        self.state = State::Begin;
+        self.known.clear();
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum State {
     Begin,

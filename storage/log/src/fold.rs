@@ -161,7 +161,7 @@ impl Fold {
 
     fn apply(&mut self, sequence: u64, entry: Entry<'_>) -> Result<(), Malformed> {
         match entry {
-            Entry::State { partition, dir, start, sealed, epochs, pieces } => {
+            Entry::State { partition, dir, start, sealed, holes, epochs, pieces } => {
                 let before = self.states.remove(&partition);
                 for piece in &pieces {
                     let segment =
@@ -170,7 +170,7 @@ impl Fold {
                 }
                 let segments = pieces.iter().map(segment_of).collect();
                 let dir = dir.map(str::to_owned);
-                let state = LogState { partition, dir, start, epochs, segments, sealed, checkpoint: None };
+                let state = LogState { partition, dir, start, epochs, segments, sealed, holes, checkpoint: None };
                 self.states.insert(partition, state);
                 let since = self.since.insert(partition, sequence);
                 self.undo.push((sequence, Undo::State(partition, before.map(Box::new), since)));
@@ -343,7 +343,15 @@ mod tests {
     fn a_drop_takes_back_every_group_that_was_not_flushed() {
         let mut folded = Fold::default();
         let (epochs, pieces) = (vec![(LeaderEpoch(0), Offset(0))], vec![piece(0, 512, 0, 1)]);
-        let state = Entry::State { partition: LOG, dir: Some("log"), start: Offset(0), sealed: false, epochs, pieces };
+        let state = Entry::State {
+            partition: LOG,
+            dir: Some("log"),
+            start: Offset(0),
+            sealed: false,
+            holes: false,
+            epochs,
+            pieces,
+        };
         fold(&mut folded, 1, 0, &[state]);
         fold(&mut folded, 2, 1, &[Entry::Commit { partition: LOG, piece: piece(512, 1024, 512, 2) }]);
         // The life that wrote this one found the second group whole, and then could not flush.

@@ -191,7 +191,7 @@ fn line(entry: &Entry<'_>) -> String {
     let log = |partition: &Partition| format!("{}-{}", partition.topic, partition.index.0);
     match entry {
         Entry::Commit { partition, piece } => format!("commit {} {}", log(partition), piece_words(piece)),
-        Entry::State { partition, dir, start, sealed, epochs, pieces } => {
+        Entry::State { partition, dir, start, sealed, epochs, pieces, .. } => {
             let pieces: Vec<_> = pieces.iter().map(piece_words).collect();
             let (dir, epochs) = (dir.unwrap_or("-"), epochs.len());
             let pieces = pieces.join("; ");
@@ -248,7 +248,8 @@ impl fmt::Display for SegmentFault {
 impl SegmentReader {
     /// The first batch begins at `base`.
     pub fn new(base: Offset) -> SegmentReader {
-        SegmentReader(Scanner::new(0, Some(base)))
+        // Of a compacted log offsets are missing, and the file does not say whose it is.
+        SegmentReader(Scanner::new(0, Some(base)).with_holes(true))
     }
 
     /// The next bytes of a segment of `end` bytes. `each` gets every whole batch that checks, with its position.
@@ -311,6 +312,7 @@ mod tests {
             dir: Some("t-0"),
             start: Offset(0),
             sealed: false,
+            holes: false,
             epochs: Vec::new(),
             pieces: vec![piece],
         };

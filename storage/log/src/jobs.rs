@@ -42,6 +42,7 @@ pub(crate) enum Then {
     Recycled(LogId, Spare),
     Filled(FileId),
     Checkpointed(LogId, Box<Wrote>),
+    Compaction(LogId, crate::compaction::Work),
 }
 
 /// An operation's number in its job, and what came of it.

@@ -6,6 +6,7 @@ mod checkpoint;
 mod chunk;
 mod close;
 mod commit;
+mod compaction;
 mod entry;
 pub mod epochs;
 mod files;
@@ -35,6 +36,7 @@ use ringmain_buffer::{Buf, Refused};
 use ringmain_disk::DiskError;
 use ringmain_types::*;
 
+pub use compaction::{CompactionConfig, CompactionStats};
 pub use entry::LogState;
 pub use store::Store;
 
@@ -52,6 +54,8 @@ pub struct LogConfig {
     pub retention_ms: i64,
     /// `cleanup.policy` has `delete`; without it only `DeleteRecords` moves the start.
     pub delete: bool,
+    /// `cleanup.policy` has `compact`.
+    pub compaction: Option<CompactionConfig>,
     pub log_append_time: bool,
     /// An idempotent producer that is silent for so long is forgotten.
     pub producer_expiration_ms: u64,

@@ -6,6 +6,7 @@ use ringmain_batch::{BatchHeader, BatchInfo, CheckedBatches, HEADER_BYTES, stamp
 use ringmain_buffer::{Buf, Pool};
 use ringmain_types::*;
 
+use crate::compaction::LogCompaction;
 use crate::entry::{Checkpoint, LogState, SegmentState};
 use crate::epochs::{EpochStart, LeaderEpochs};
 use crate::producer::{ProducerState, Verdict};
@@ -110,6 +111,7 @@ pub(crate) struct Log {
     pub full_until: Option<Instant>,
     /// The last reservation found none, and that was told.
     pub full: bool,
+    pub compaction: LogCompaction,
     chunk_hint: u32,
     chunk_at: Instant,
 }
@@ -154,6 +156,7 @@ impl Log {
             dirty_since: None,
             jobs: 0,
             full_until: None,
+            compaction: LogCompaction::default(),
             full: false,
             chunk_hint: CHUNK_BYTES_MIN,
             chunk_at: Instant(0),
@@ -354,6 +357,7 @@ impl Log {
             segments: segments.collect(),
             sealed: !self.sealed.is_empty(),
             checkpoint: self.checkpoint.clone(),
+            holes: self.compaction.holes,
         }
     }
 }

@@ -28,13 +28,14 @@ enum Found {
 }
 
 impl Store {
-    /// Spare files, retention, producer expiry: at most `bytes` read or written. A byte budget, so that a seed replays. True when there is more
+    /// Spare files, compaction, retention, producer expiry: at most `bytes` read or written. A byte budget, so that a seed replays. True when there is more
     /// to do.
     pub fn background(&mut self, now: Now, pool: &mut Pool, bytes: u32, out: &mut Vec<DiskOp>) -> bool {
         if self.fenced.is_some() || self.closing || self.journal.is_none() {
             return false;
         }
         self.fill_spares(now, pool, bytes);
+        let compacts = self.compact(now, pool, bytes);
         self.start_jobs(now, pool);
         self.take_queue(out);
         // However soon a start has its logs back: nothing of them goes before somebody could say that the clock is wrong.
@@ -43,7 +44,7 @@ impl Store {
         let at = match self.maintenance.at {
             Some(at) => at,
             None if next <= now.mono => 0,
-            None => return false,
+            None => return compacts,
         };
         self.maintenance.begun = true;
         self.maintenance.next = Some(now.mono.plus_ms(self.config.limits.retention_check_ms));
@@ -54,7 +55,7 @@ impl Store {
         let more = until < self.slots.len();
         self.maintenance.at = more.then_some(until);
         self.take_queue(out);
-        more
+        more || compacts
     }
 
     /// Something that retention waited for is known now.

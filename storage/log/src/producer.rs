@@ -206,6 +206,11 @@ impl ProducerState {
         }
     }
 
+    /// Whether what is known of a producer ends with the batch that ends at `last`: its sequence must outlive its records.
+    pub fn ends_with(&self, id: ProducerId, last: Offset) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.last_offset() == last)
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -63,6 +63,8 @@ struct Pending {
     steps: u32,
     /// Of the bytes being read.
     position: u32,
+    /// The segment it is about was replaced: it is asked anew.
+    stale: bool,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +100,24 @@ impl Reads {
     /// Whether a read of the log (of `file`, when one is named) is under way.
     pub fn reading(&self, id: LogId, file: Option<FileId>) -> bool {
         self.files.values().any(|(log, of)| *log == id && file.is_none_or(|file| file == *of))
+    }
+
+    /// Somebody reads this segment, or opens it or its indexes.
+    pub fn busy(&self, id: LogId, base: Offset, file: Option<FileId>) -> bool {
+        let read = file.is_some() && self.reading(id, file);
+        read || self.loading.contains(&(id, base)) || self.opening.contains(&(id, base))
+    }
+
+    /// Segments from `base` up to `next` are another one now, with other positions.
+    pub fn replaced(&mut self, id: LogId, base: Offset, next: Offset) {
+        for pending in self.pending.values_mut().filter(|pending| pending.log == id) {
+            match &mut pending.ask {
+                Ask::Read(_, skipped) => *skipped = skipped.filter(|(of, _)| *of < base || *of >= next),
+                Ask::Find(find) => find.restart(),
+            }
+            let (Need::Index { base: of } | Need::Bytes { base: of, .. }) = pending.need;
+            pending.stale |= base <= of && of < next;
+        }
     }
 
     /// Nothing is about to be read.
@@ -272,7 +292,7 @@ impl Store {
                 }
                 self.reads.next += 1;
                 let token = ReadToken(self.reads.next);
-                self.reads.pending.insert(token, Pending { log: id, ask, need, steps: 0, position: 0 });
+                self.reads.pending.insert(token, Pending { log: id, ask, need, steps: 0, position: 0, stale: false });
                 self.reads.waiting.push_back(token);
                 Err(Some(token))
             }
@@ -306,8 +326,15 @@ impl Store {
     }
 
     fn start_read(&mut self, now: Now, pool: &mut Pool, token: ReadToken) {
-        let Some(pending) = self.reads.pending.get(&token) else { return };
+        let Some(pending) = self.reads.pending.get_mut(&token) else { return };
+        if std::mem::take(&mut pending.stale) {
+            return self.read_again(now, pool, token);
+        }
         let (id, need) = (pending.log, pending.need);
+        let (Need::Index { base } | Need::Bytes { base, .. }) = need;
+        if self.swapping(id, base) {
+            return self.reads.waiting.push_back(token);
+        }
         match need {
             Need::Index { base } => self.load_index(id, base, Some(token)),
             Need::Bytes { base, from, bytes, whole, build } => {
@@ -340,6 +367,10 @@ impl Store {
                 }
             }
         }
+    }
+
+    fn swapping(&self, id: LogId, base: Offset) -> bool {
+        self.fenced.is_none() && self.log(id).is_some_and(|log| log.compaction.swaps(base))
     }
 
     fn answer_refused(&mut self, token: ReadToken, refused: Refused) {
@@ -467,6 +498,7 @@ impl Store {
                 None => return Err(ReadError::Removed),
             },
         };
+        let holes = log.compaction.holes && log.segment(base).is_none();
         let whole = limit.saturating_sub(begin).min(read.len() as u32) as usize;
         let data = read.freeze();
         let first = (from - begin) as usize;
@@ -476,7 +508,9 @@ impl Store {
         while at + HEADER_BYTES <= whole {
             let header = BatchHeader::parse(&data[at..whole]).map_err(|_| rot(at))?;
             let bytes = header.info.bytes as usize;
-            if next.is_some_and(|next| next != header.base) || begin as usize + at + bytes > limit as usize {
+            if next.is_some_and(|next| header.base < next || header.base != next && !holes)
+                || begin as usize + at + bytes > limit as usize
+            {
                 return Err(rot(at));
             }
             if at + bytes > whole {
@@ -534,6 +568,9 @@ impl Store {
 
     /// Loads a sealed segment's indexes; whoever waits for them goes on then.
     pub(crate) fn load_index(&mut self, id: LogId, base: Offset, token: Option<ReadToken>) {
+        if self.swapping(id, base) {
+            return self.reads.waiting.extend(token);
+        }
         if !self.reads.loading.insert((id, base)) {
             // Somebody does already: asked again when the queue comes round.
             if let Some(token) = token {

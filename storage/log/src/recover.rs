@@ -15,6 +15,7 @@ use ringmain_types::*;
 
 use crate::checkpoint::Written;
 use crate::chunk::Chunk;
+use crate::compaction::unfinished;
 use crate::entry::{Checkpoint, LogState, SegmentState};
 use crate::epochs::LeaderEpochs;
 use crate::index::{Decides, OffsetIndex, SegmentIndex, TimeIndex};
@@ -294,18 +295,29 @@ impl Store {
         _pool: &mut Pool,
         id: LogId,
         error: Option<DiskError>,
-        mut got: Got,
+        got: Got,
     ) {
         let Some(log) = self.log_any_mut(id) else { return };
         log.jobs -= 1;
         let dir_id = self.config.dir;
         let Some((log, mut recovering)) = self.recovery(id.slot) else { return };
-        let Some(DiskOk::Listed(entries)) = Store::ok(&mut got, 0) else {
+        let listed = got.into_values().find_map(|got| match got {
+            Ok(DiskOk::Listed(entries)) => Some(entries),
+            _ => None,
+        });
+        let Some(entries) = listed else {
             let error = error.unwrap_or(DiskError { operation: "list", path: log.name.clone(), errno: DiskError::EIO });
             recovering.report.damage.push(Damage::Unreadable(error));
             return self.damaged(id.slot, recovering);
         };
         let dir = recovering.state.dir.clone().unwrap_or_default();
+        let mut steps = unfinished(dir_id, &dir, &entries);
+        if !steps.is_empty() {
+            // Looked at once more when that is done.
+            steps.push(Step::of(vec![DiskKind::List { dir: dir_id, path: dir }]));
+            self.put_back(id.slot, recovering);
+            return self.add_job(id, DiskClass::Read, steps, Then::RecoverListed(id));
+        }
         look_at_files(log, &mut recovering, &entries, &dir);
         if !recovering.report.damage.is_empty() {
             return self.damaged(id.slot, recovering);
@@ -573,6 +585,7 @@ fn begin(log: Option<&mut Log>, state: &LogState, limits: &Limits, now: Now) {
     log.dir = state.dir.clone().map_or(Dir::None, Dir::Ready);
     log.start = state.start;
     log.started = state.start;
+    (log.compaction.holes, log.compaction.holes_declared) = (state.holes, state.holes);
     log.epochs = LeaderEpochs::new(limits.epochs_per_log_max);
     for (epoch, start) in &state.epochs {
         log.epochs.assign(*epoch, *start);
@@ -624,6 +637,7 @@ fn look_at_files(log: &mut Log, recovering: &mut Recovering, entries: &[Entry], 
                 bytes,
                 file: None,
                 overwritten: 0,
+                first_timestamp: None,
                 max_timestamp: None,
                 index: None,
                 built_to: None,
@@ -715,7 +729,8 @@ fn start_stretch(recovering: &mut Recovering, block: u32) {
     let from = recovering.checkpoint().filter(|_| stretch.open == Some(0)).map(|checkpoint| checkpoint.from);
     let at = from.unwrap_or(0);
     // Where the batch begins is known, not with which offset.
-    let scanner = Scanner::new(at, if from.is_some() && at > 0 { None } else { Some(stretch.base) });
+    let scanner = Scanner::new(at, if from.is_some() && at > 0 { None } else { Some(stretch.base) })
+        .with_holes(recovering.state.holes && stretch.open.is_none());
     (recovering.at, recovering.skip) = (at / block * block, at % block);
     recovering.scanner = scanner;
 }

@@ -141,8 +141,12 @@ impl Store {
         let Some(log) = self.log_mut(id) else { return };
         let Some(dir) = log.dir_name().map(str::to_owned) else { return };
         let started = log.started;
-        let below: Vec<Offset> =
-            log.sealed.values().take_while(|s| s.declared && s.next <= started).map(|s| s.base).collect();
+        let below: Vec<Offset> = log
+            .sealed
+            .values()
+            .take_while(|s| s.declared && s.next <= started && !log.compaction.swaps(s.base))
+            .map(|s| s.base)
+            .collect();
         for base in below {
             let Some(log) = self.log_mut(id) else { return };
             let Some(segment) = log.sealed.remove(&base) else { continue };

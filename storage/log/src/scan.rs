@@ -18,11 +18,17 @@ pub(crate) struct Scanner {
     carry: Vec<u8>,
     /// The next batch's base offset; unknown before the first when the stretch begins anywhere.
     next: Option<Offset>,
+    /// Offsets may be missing between batches: it was compacted.
+    holes: bool,
 }
 
 impl Scanner {
     pub fn new(position: u32, next: Option<Offset>) -> Scanner {
-        Scanner { position, carry: Vec::new(), next }
+        Scanner { position, carry: Vec::new(), next, holes: false }
+    }
+
+    pub fn with_holes(self, holes: bool) -> Scanner {
+        Scanner { holes, ..self }
     }
 
     pub fn carry(&self) -> &[u8] {
@@ -74,7 +80,7 @@ impl Scanner {
         if u64::from(self.position) + u64::from(header.info.bytes) > u64::from(end) {
             return Err(error("a batch reaches past the end"));
         }
-        if self.next.is_some_and(|next| next != header.base) {
+        if self.next.is_some_and(|next| header.base < next || header.base != next && !self.holes) {
             return Err(error("an offset is missing"));
         }
         Ok(Some(header.info.bytes as usize))

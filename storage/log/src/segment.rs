@@ -188,6 +188,8 @@ pub(crate) struct SealedSegment {
     /// Whole blocks of its file that were written and flushed in this life, and may be overwritten in a next one of the file's; 0 for
     /// a segment of an earlier life, of which only the length is known.
     pub overwritten: u32,
+    /// Of the first batch; none for a segment of an earlier life.
+    pub first_timestamp: Option<WallMs>,
     /// `None`: not read yet.
     pub max_timestamp: Option<WallMs>,
     /// Loaded indexes; the store keeps a bounded number of bytes of them.

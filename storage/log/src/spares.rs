@@ -63,6 +63,11 @@ impl Spares {
         Some(Spare { path: path(self.number), bytes })
     }
 
+    /// Temporary names of this shard may be used.
+    pub fn swept(&self) -> bool {
+        self.swept
+    }
+
     fn forget(&mut self, spare: &Spare) {
         self.files -= 1;
         self.bytes -= u64::from(spare.bytes);
@@ -83,7 +88,7 @@ fn known(log: &Log, base: Offset) -> bool {
 }
 
 impl Store {
-    fn spare_prefix(&self) -> String {
+    pub(crate) fn spare_prefix(&self) -> String {
         format!("{}.spare-", self.config.shard.0)
     }
 

@@ -10,6 +10,7 @@ use ringmain_types::*;
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoints;
 use crate::commit::{Flight, due_at};
+use crate::compaction::Compaction;
 use crate::entry::LogState;
 use crate::jobs::{Job, Jobs, Started, Then};
 use crate::journal::{Journal, Needs};
@@ -73,6 +74,7 @@ pub struct Store {
     pub(crate) removals: BTreeMap<String, Removal>,
     pub(crate) flight: Option<Flight>,
     pub(crate) spares: Spares,
+    pub(crate) compaction: Compaction,
     /// Bytes that saying everything again would take, and the group before which that was estimated.
     pub(crate) live: Option<(u64, u64)>,
     /// The newest group says something, and no younger one says that it was flushed.
@@ -125,6 +127,7 @@ impl Store {
             removals: BTreeMap::new(),
             flight: None,
             spares: Spares::default(),
+            compaction: Compaction::default(),
             live: None,
             unconfirmed: false,
             told_news: 0,
@@ -354,6 +357,7 @@ impl Store {
             }
         }
         take(self.full_at());
+        take(self.compaction_at());
         take(self.retry_at);
         earliest
     }
@@ -474,6 +478,7 @@ impl Store {
             Then::SparesSwept => self.spares_swept(),
             Then::Recycled(id, spare) => self.recycled(id, spare, error),
             Then::Filled(file) => self.filled(file, error),
+            Then::Compaction(id, work) => self.compaction_done(now, pool, (id, work), error, got),
             Then::SegmentOpened(id, base, file, token) => {
                 self.segment_opened((now, pool), (id, base, file), token, error);
             }

@@ -215,7 +215,7 @@ fn a_used_file_waits_until_the_journal_knows_its_segment() {
     }
 }
 
-/// While there were spares, segments that had rolled with less than a trickle waited for ever, and so did appends.
+/// Seed 2981934813: while there were spares, segments that had rolled with less than a trickle waited for ever, and so did appends.
 #[test]
 fn a_small_segment_that_rolled_gets_a_file_beside_spares() {
     let mut world = World::new(2);

@@ -95,6 +95,11 @@ pub struct Limits {
     /// A start's first look at retention comes this much later: an operator whose clock is wrong has as long to see it, and what a
     /// life lets go does not depend on how soon its logs are back. Kafka's `log.initial.task.delay.ms`.
     pub retention_first_ms: u64,
+    /// What compaction may use of a shard's memory for the newest offset of each key (`log.cleaner.dedupe.buffer.size`), 24 bytes a key,
+    /// besides the accounts: only while it runs, and only as much as it meets keys. Past it a run ends earlier.
+    pub compaction_map_bytes: u64,
+    /// How often it is looked which log is dirty (`log.cleaner.backoff.ms`).
+    pub compaction_check_ms: u64,
     /// Background work per turn.
     pub background_bytes_per_turn: u32,
 }
@@ -145,6 +150,8 @@ impl Limits {
             metric_partitions_max: 10_000,
             retention_check_ms: 30_000,
             retention_first_ms: 30_000,
+            compaction_map_bytes: part(4).clamp(1 << 20, 128 << 20),
+            compaction_check_ms: 15_000,
             background_bytes_per_turn: 1 << 20,
         };
         limits.check();
@@ -197,6 +204,8 @@ impl Limits {
             metric_partitions_max: 8,
             retention_check_ms: 1_000,
             retention_first_ms: 700,
+            compaction_map_bytes: 24 * 64,
+            compaction_check_ms: 20,
             background_bytes_per_turn: 4 << 10,
         };
         limits.check();

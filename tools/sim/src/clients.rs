@@ -16,7 +16,7 @@ pub use trimmer::Trimmer;
 use ringmain_types::WallMs;
 
 use crate::faults::Plan;
-use crate::ledger::{Keeping, Ledger};
+use crate::ledger::{Compacted, Keeping, Ledger};
 use crate::network::Link;
 use crate::random::Random;
 use crate::trace::Trace;
@@ -81,6 +81,9 @@ pub trait Client {
 pub fn wishes(random: &mut Random, topics: u32, partitions_max: u64, start_ns: u64, plan: &Plan) -> Vec<Wish> {
     let durable = plan.cut_at.is_some();
     let mut wishes = Vec::new();
+    // Of its own: histories without compaction stay what they were.
+    let mut compacts = Random::new(plan.seed ^ 0x636f_6d70_6163_7473);
+    let often = if compacts.chance(0.5) { 0.7 } else { 0.0 };
     for at in 0..topics {
         let mut configs = Vec::new();
         let by = if at > 0 && random.chance(0.2) { By::Metadata } else { By::CreateTopics };
@@ -93,6 +96,8 @@ pub fn wishes(random: &mut Random, topics: u32, partitions_max: u64, start_ns: u
             configs.push(("retention.bytes", (8 << 10).to_string()));
         }
         let later = random.below(plan.chaos_ns / 2);
+        let compacted = (by == By::CreateTopics && !asynchronous && compacts.chance(often))
+            .then(|| compacted(&mut compacts, &mut configs, retained));
         wishes.push(Wish {
             by,
             name: format!("topic-{at}"),
@@ -100,6 +105,7 @@ pub fn wishes(random: &mut Random, topics: u32, partitions_max: u64, start_ns: u
             configs,
             keeping: if asynchronous { Keeping::Async } else { Keeping::Group },
             retained,
+            compacted,
             not_before_ns: start_ns + if at == 0 || random.chance(0.5) { 0 } else { later },
         });
     }
@@ -111,6 +117,25 @@ pub fn wishes(random: &mut Random, topics: u32, partitions_max: u64, start_ns: u
         wishes.push(grown);
     }
     wishes
+}
+
+/// What makes a topic a compacted one, of a few keys, with segments that roll while the history lasts.
+fn compacted(random: &mut Random, configs: &mut Vec<(&'static str, String)>, retained: bool) -> Compacted {
+    let policy = if retained { "compact,delete" } else { "compact" };
+    // A wall that jumps does not jump by a day.
+    let tombstones_stay = random.chance(0.5);
+    let mut config = |name, value: u64| configs.push((name, value.to_string()));
+    config("delete.retention.ms", if tombstones_stay { 86_400_000 } else { random.below(100) });
+    config("segment.ms", random.between(1, 60));
+    if random.chance(0.2) {
+        config("min.compaction.lag.ms", random.between(1, 50));
+    }
+    if random.chance(0.2) {
+        config("max.compaction.lag.ms", random.between(50, 100));
+    }
+    configs.push(("cleanup.policy", policy.to_string()));
+    configs.push(("min.cleanable.dirty.ratio", ["0.01", "0.2", "0.5"][random.below(3) as usize].to_string()));
+    Compacted { keys: [3, 10, 200][random.below(3) as usize], tombstones_stay }
 }
 
 pub fn producer_style(random: &mut Random, values: (u64, u64)) -> ProducerStyle {

@@ -11,6 +11,7 @@
 //! | an acknowledged end never falls back: high watermark, latest offset, recovered end | `end_seen`, `recovered` |
 //! | log start <= high watermark; the start is where DeleteRecords put it | `bounds` |
 //! | a search by time finds the first record at or after it, or the greatest | `found` |
+//! | compaction takes only what has a younger value of its key, and tombstones whose time is over | `skipped`, `compacted_away` |
 //! | a producer id is given once | `producer` |
 //! | an acknowledged topic keeps its id | `topic_id` |
 
@@ -39,6 +40,21 @@ pub enum Keeping {
     Async,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compacted {
+    /// As many keys as there are.
+    pub keys: u64,
+    /// No history lasts until a tombstone may go.
+    pub tombstones_stay: bool,
+}
+
+/// The key of a value in a compacted topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keyed {
+    pub key: u64,
+    pub tombstone: bool,
+}
+
 #[derive(Clone, Debug)]
 pub struct Topic {
     pub name: String,
@@ -47,6 +63,8 @@ pub struct Topic {
     pub keeping: Keeping,
     /// Retention moves its start.
     pub retained: bool,
+    /// Some records go, those of a key but the last.
+    pub compacted: Option<Compacted>,
     /// One client's own: others leave it alone.
     pub private: bool,
 }
@@ -56,6 +74,8 @@ struct Log {
     at: BTreeMap<i64, ValueId>,
     place: BTreeMap<ValueId, i64>,
     refused: BTreeSet<ValueId>,
+    /// Offsets that a reader found to be gone.
+    skipped: BTreeSet<i64>,
     /// Behind the last offset that was acked or read.
     end: i64,
     /// Acknowledged, and asked for, by DeleteRecords.
@@ -89,6 +109,7 @@ pub struct Ledger {
     lines: BTreeMap<ValueId, u32>,
     /// The timestamp of each value.
     stamps: BTreeMap<ValueId, i64>,
+    keyed: BTreeMap<ValueId, Keyed>,
     next_topic: u32,
     pub acked: u64,
     pub read: u64,
@@ -172,7 +193,7 @@ impl Ledger {
         };
         let from = log.start_asked;
         // Retention moves the start of its topics whenever it likes.
-        if broken.is_none() && !topic.retained && from < until {
+        if broken.is_none() && !topic.retained && topic.compacted.is_none() && from < until {
             let missed = log.at.range(from..until).find(|(_, value)| fits(stamp(value)));
             broken = missed.map(|(offset, value)| text(format!("{offset} has {}", stamp(value))));
         }
@@ -263,6 +284,54 @@ impl Ledger {
         for (offset, value) in (base.0..).zip(values) {
             self.place("acked", key, offset, *value);
         }
+    }
+
+    pub fn keyed(&mut self, value: ValueId, keyed: Keyed) {
+        self.keyed.insert(value, keyed);
+    }
+
+    /// A reader of a compacted topic found no record at these offsets.
+    pub fn skipped(&mut self, key: Key, offsets: std::ops::Range<i64>) {
+        if let Some(log) = self.logs.get_mut(&key) {
+            log.skipped.extend(offsets);
+        }
+    }
+
+    /// Everything was read to its end, by a fresh reader: of what is gone, each had a younger value of its key.
+    pub fn compacted_away(&mut self) {
+        let mut found = None;
+        let (mut gone, mut markers) = (0, 0);
+        for (key, log) in &self.logs {
+            let Some(compacted) = self.topics[&key.topic].compacted else { continue };
+            // Written, perhaps, but nobody was told where.
+            let unsure: BTreeSet<u64> = self
+                .meant
+                .iter()
+                .filter(|(value, meant)| *meant == key && !log.place.contains_key(value))
+                .filter_map(|(value, _)| self.keyed.get(value).map(|keyed| keyed.key))
+                .collect();
+            let mut newest = BTreeMap::new();
+            for (offset, value) in &log.at {
+                if let Some(keyed) = self.keyed.get(value) {
+                    newest.insert(keyed.key, *offset);
+                }
+            }
+            for offset in &log.skipped {
+                let Some(keyed) = log.at.get(offset).and_then(|value| self.keyed.get(value)) else { continue };
+                gone += 1;
+                let younger = newest.get(&keyed.key).is_some_and(|newest| newest > offset);
+                let over = keyed.tombstone && !compacted.tombstones_stay;
+                markers += u64::from(over && !younger);
+                if !younger && !over && !unsure.contains(&keyed.key) {
+                    found = found.or(Some(format!("{offset} of {key:?} is gone: {keyed:?}")));
+                }
+            }
+        }
+        if let Some(text) = found {
+            self.fail("compaction keeps the last value of every key", text);
+        }
+        *self.reached.entry("records compacted away").or_default() += gone;
+        *self.reached.entry("tombstones that went").or_default() += markers;
     }
 
     pub fn read(&mut self, key: Key, offset: i64, value: ValueId) {
@@ -378,7 +447,15 @@ mod tests {
     fn ledger(keeping: Keeping) -> Ledger {
         let mut ledger = Ledger::default();
         let name = "t".to_string();
-        ledger.ready(Topic { name, id: TopicId(5), partitions: 2, keeping, retained: false, private: false });
+        ledger.ready(Topic {
+            name,
+            id: TopicId(5),
+            partitions: 2,
+            keeping,
+            retained: false,
+            compacted: None,
+            private: false,
+        });
         for number in 0..10 {
             ledger.meant(KEY, value(number));
         }
@@ -415,6 +492,24 @@ mod tests {
             });
             assert_eq!(found, Some(invariant));
         }
+    }
+
+    #[test]
+    fn what_is_gone_without_a_successor_is_missed() {
+        let gone = |offset: i64, tombstones_stay: bool| {
+            let mut ledger = ledger(Keeping::Group);
+            ledger.topics.get_mut(&KEY.topic).unwrap().compacted = Some(Compacted { keys: 2, tombstones_stay });
+            ledger.meant.retain(|value, _| value.number < 4);
+            for (number, (key, tombstone)) in [(0, false), (1, false), (0, false), (1, true)].into_iter().enumerate() {
+                ledger.keyed(value(number as u32), Keyed { key, tombstone });
+            }
+            ledger.acked(KEY, Offset(0), &[value(0), value(1), value(2), value(3)]);
+            ledger.skipped(KEY, offset..offset + 1);
+            ledger.compacted_away();
+            ledger.broken().is_some()
+        };
+        assert_eq!([0, 1, 2].map(|offset| gone(offset, true)), [false, false, true]);
+        assert_eq!([true, false].map(|stay| gone(3, stay)), [true, false]);
     }
 
     #[test]

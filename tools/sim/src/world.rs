@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ringmain_disk::DiskError;
-use ringmain_log::Damage;
+use ringmain_log::{CompactionStats, Damage};
 use ringmain_session::Close;
 use ringmain_shard::{Config, Effects, Note, Shard, turn};
 use ringmain_types::{BrokerId, DirId, ErrorCode, Instant, Now, Offset, Partition, ShardId, WallMs};
@@ -87,6 +87,7 @@ struct Core {
     paused_until_ns: u64,
     ready: bool,
     stopped: bool,
+    compaction: CompactionStats,
 }
 
 pub struct World {
@@ -182,6 +183,9 @@ impl World {
     pub fn run(mut self) -> Result<Report, Violation> {
         while self.phase != Phase::End {
             self.step()?;
+        }
+        if let Some(Broken { invariant, text }) = self.ledger.broken() {
+            return Err(self.violation(invariant, text));
         }
         let mut digest = self.outside.digest;
         digest.number(self.outside.disk.digest.0);
@@ -412,6 +416,7 @@ impl World {
                 self.ledger.recovered(partition, report.start, report.end);
             }
             Note::Fenced { error, .. } => self.fenced(&error),
+            Note::Compaction(stats) => self.compacted(shard, stats),
             Note::Stopped => {
                 self.cores[usize::from(shard.0)].stopped = true;
                 if self.stopping && self.cores.iter().all(|core| core.stopped) {
@@ -425,6 +430,22 @@ impl World {
                 self.ledger.fail("an ack is of something", format!("{base:?}..{next:?}"));
             }
             _ => {}
+        }
+    }
+
+    fn compacted(&mut self, shard: ShardId, stats: CompactionStats) {
+        let core = &mut self.cores[usize::from(shard.0)];
+        let before = std::mem::replace(&mut core.compaction, stats);
+        let reached = [
+            ("compactions", stats.runs - before.runs),
+            ("compactions given up", stats.aborted - before.aborted),
+            ("segments replaced", stats.segments_replaced - before.segments_replaced),
+        ];
+        for (what, more) in reached.into_iter().filter(|(_, more)| *more > 0) {
+            *self.ledger.reached.entry(what).or_default() += more;
+        }
+        if stats.uncleanable_logs > 0 {
+            self.ledger.fail("nothing rots here", format!("a log of {shard:?} can't be compacted"));
         }
     }
 
@@ -656,6 +677,7 @@ impl World {
                 paused_until_ns: 0,
                 ready: false,
                 stopped: false,
+                compaction: CompactionStats::default(),
             });
         }
         for shard in 0..self.layout.shards {
@@ -765,7 +787,10 @@ impl World {
                 self.stop();
             }
             Phase::Stop => self.audit(Phase::SecondAudit),
-            _ => self.phase = Phase::End,
+            _ => {
+                self.ledger.compacted_away();
+                self.phase = Phase::End;
+            }
         }
     }
 

@@ -46,6 +46,7 @@ pub struct TopicConfig {
     pub max_compaction_lag_ms: i64,
     pub min_compaction_lag_ms: i64,
     pub max_message_bytes: u32,
+    pub min_cleanable_dirty_ratio: f64,
     pub timestamp_type: TimestampType,
     pub timestamp_after_max_ms: i64,
     pub timestamp_before_max_ms: i64,
@@ -88,6 +89,7 @@ impl TopicConfig {
             max_compaction_lag_ms: long("max.compaction.lag.ms"),
             min_compaction_lag_ms: long("min.compaction.lag.ms"),
             max_message_bytes: natural("max.message.bytes"),
+            min_cleanable_dirty_ratio: text("min.cleanable.dirty.ratio").parse().unwrap_or(0.5),
             timestamp_type: match text("message.timestamp.type").as_str() {
                 "LogAppendTime" => TimestampType::LogAppendTime,
                 _ => TimestampType::CreateTime,

@@ -14,7 +14,7 @@ use ringmain_wire::{
 
 use super::line::{Line, reply};
 use super::{Client, Context};
-use crate::ledger::{Keeping, Ledger, Topic};
+use crate::ledger::{Compacted, Keeping, Ledger, Topic};
 use crate::network::Link;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,7 @@ pub struct Wish {
     pub configs: Vec<(&'static str, String)>,
     pub keeping: Keeping,
     pub retained: bool,
+    pub compacted: Option<Compacted>,
     pub not_before_ns: u64,
 }
 
@@ -124,6 +125,7 @@ impl Admin {
             partitions: wish.partitions,
             keeping: wish.keeping,
             retained: wish.retained,
+            compacted: wish.compacted,
             private: false,
         });
         (self.unsure, self.find) = (false, false);

@@ -219,7 +219,15 @@ impl Churn {
         self.sent.clear();
         let name = self.name.clone();
         let (partitions, keeping) = (self.partitions, Keeping::Group);
-        let number = context.ledger.ready(Topic { name, id, partitions, keeping, retained: false, private: true });
+        let number = context.ledger.ready(Topic {
+            name,
+            id,
+            partitions,
+            keeping,
+            retained: false,
+            compacted: None,
+            private: true,
+        });
         self.known = Known::There(number);
         self.step = Step::Produce;
         number

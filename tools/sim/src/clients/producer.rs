@@ -13,7 +13,7 @@ use ringmain_wire::{
 
 use super::line::{Line, reply};
 use super::{Client, Context};
-use crate::ledger::{Keeping, Key, Ledger};
+use crate::ledger::{Keeping, Key, Keyed, Ledger};
 use crate::network::Link;
 use crate::value::{self, ValueId};
 
@@ -123,7 +123,20 @@ impl Producer {
             self.next_number += 1;
             let length = context.random.skewed(u64::from(value::BYTES_MIN), self.style.value_bytes_max) as u32;
             let at = context.wall.0 - context.random.below(self.style.stamp_ms + 1) as i64;
-            builder.push(WallMs(at), None, Some(&value::encode(value, length)), &[]);
+            let encoded = value::encode(value, length);
+            match context.ledger.topic(key.topic).compacted {
+                None => builder.push(WallMs(at), None, Some(&encoded), &[]),
+                Some(compacted) => {
+                    let keyed =
+                        Keyed { key: context.random.below(compacted.keys), tombstone: context.random.chance(0.2) };
+                    context.ledger.keyed(value, keyed);
+                    // A tombstone's name is in a header: it has no value.
+                    let name = value::encode(value, value::BYTES_MIN);
+                    let headers = [("name", Some(&name[..]))];
+                    let body = (!keyed.tombstone).then_some(&encoded[..]);
+                    builder.push(WallMs(at), Some(&keyed.key.to_be_bytes()), body, &headers);
+                }
+            }
             context.ledger.meant(key, value);
             context.ledger.stamped(value, at);
             values.push(value);

@@ -60,8 +60,12 @@ impl Client for Trimmer {
         self.next_ns = context.now_ns + self.pause_ns;
         self.left -= 1;
         let ledger = &context.ledger;
-        let fit =
-            |key: &Key| ledger.topic(key.topic).keeping == Keeping::Group && ledger.end(*key) > ledger.start(*key);
+        // Where nothing is deleted, DeleteRecords is against the policy.
+        let deletes = |key: &Key| {
+            let topic = ledger.topic(key.topic);
+            topic.keeping == Keeping::Group && (topic.compacted.is_none() || topic.retained)
+        };
+        let fit = |key: &Key| deletes(key) && ledger.end(*key) > ledger.start(*key);
         let keys: Vec<Key> = ledger.shared().into_iter().filter(fit).collect();
         if keys.is_empty() {
             return context.wake_in(self.pause_ns);
