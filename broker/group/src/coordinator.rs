@@ -8,12 +8,12 @@ use ringmain_types::*;
 use ringmain_wire::{HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest};
 
 use crate::classic::{ClassicGroup, Turn};
-use crate::consumer::{self, ConsumerGroup};
+use crate::consumer;
 use crate::group::{Group, Kind};
 use crate::record::Record;
 use crate::{
-    Client, CommitOffset, CommitOffsets, CommittedOffset, FetchOffsets, FetchedOffset, GroupConfig, LeftMember,
-    OffsetTopic, Reply, Request, Topics,
+    Client, CommitOffset, CommitOffsets, CommittedOffset, FetchOffsets, FetchTopic, FetchedOffset, GroupConfig,
+    LeftMember, OffsetTopic, Reply, Request, Topics,
 };
 
 type Out = Decision<Record, Reply>;
@@ -104,7 +104,8 @@ impl GroupCoordinator {
         if ask.group_id.is_empty() {
             return refuse(out, ErrorCode::InvalidGroupId);
         }
-        if !(self.config.min_session_timeout_ms..=self.config.max_session_timeout_ms).contains(&ask.session_timeout_ms) {
+        if !(self.config.min_session_timeout_ms..=self.config.max_session_timeout_ms).contains(&ask.session_timeout_ms)
+        {
             return refuse(out, ErrorCode::InvalidSessionTimeout);
         }
         let id: Arc<str> = ask.group_id.into();
@@ -256,14 +257,15 @@ impl GroupCoordinator {
             let Some(group) = group else { return Ok(Vec::new()) };
             return Ok(all_offsets(group, topics));
         };
-        let topic = |(name, id, partitions): &(&str, TopicId, ringmain_wire::Array<PartitionIndex>)| OffsetTopic {
-            topic: (*name).into(),
-            id: *id,
-            partitions: partitions
+        let topic = |asked: &FetchTopic| OffsetTopic {
+            topic: asked.name.into(),
+            id: asked.id,
+            partitions: asked
+                .partitions
                 .iter()
                 .map(|partition| FetchedOffset {
                     partition,
-                    committed: group.and_then(|group| group.offsets.get(name, *id, partition)).cloned(),
+                    committed: group.and_then(|group| group.offsets.get(asked.name, asked.id, partition)).cloned(),
                 })
                 .collect(),
         };
@@ -399,7 +401,9 @@ impl GroupCoordinator {
                 _ if orphaned(offset) => true,
                 _ if !vacant => false,
                 Some(at) => at <= now.wall,
-                None => age_ms(since.map_or(offset.at, |since| since.max(offset.at))) >= self.config.offsets_retention_ms,
+                None => {
+                    age_ms(since.map_or(offset.at, |since| since.max(offset.at))) >= self.config.offsets_retention_ms
+                }
             };
             let gone: Vec<(Arc<str>, PartitionIndex)> = group
                 .offsets
@@ -456,9 +460,7 @@ impl Machine for GroupCoordinator {
             }
             Request::DeleteGroup { group } => Reply::Code(self.delete_group(now, group, out)),
             Request::Describe { group } => Reply::Described(self.describe(group)),
-            Request::DescribeConsumer { group } => {
-                Reply::DescribedConsumer(self.describe_consumer(group, topics))
-            }
+            Request::DescribeConsumer { group } => Reply::DescribedConsumer(self.describe_consumer(group, topics)),
             Request::List { states, types } => Reply::Listed(self.list(&states, &types)),
             Request::ConsumerHeartbeat(ask, client) => {
                 Reply::ConsumerHeartbeat(self.consumer_heartbeat(now, topics, ask, &client, out))
@@ -468,11 +470,11 @@ impl Machine for GroupCoordinator {
     }
 
     fn expire(&mut self, now: Now, topics: &dyn Topics, out: &mut Out) {
-        while let Some((at, id)) = self.wakes.first().cloned()
-            && at <= now.mono
-        {
+        let due: Vec<Arc<str>> =
+            self.wakes.iter().take_while(|(at, _)| *at <= now.mono).map(|(_, id)| id.clone()).collect();
+        for id in due {
             let config = self.config.clone();
-            let Some(group) = self.groups.get_mut(&id) else { break };
+            let Some(group) = self.groups.get_mut(&id) else { continue };
             let mut turn = Turn { now, config: &config, group: &id, out };
             match &mut group.kind {
                 Kind::Simple => {}
@@ -486,7 +488,7 @@ impl Machine for GroupCoordinator {
             self.reschedule(&id);
             self.forget_if_nothing(&id);
             // What is due is done: the same moment does not come again.
-            assert!(self.groups.get(&id).is_none_or(|group| group.wake.is_none_or(|wake| wake > now.mono)));
+            debug_assert!(self.groups.get(&id).is_none_or(|group| group.wake.is_none_or(|wake| wake > now.mono)));
         }
         if let Some((at, from)) = self.expiry.take_if(|(at, _)| *at <= now.mono) {
             let next = self.expire_offsets(now, topics, from.as_ref(), out);
@@ -582,7 +584,7 @@ impl GroupCoordinator {
         }
         let found = self.group_mut(group);
         if !known {
-            found.kind = Kind::Consumer(Box::new(ConsumerGroup::default()));
+            found.kind = Kind::Consumer(Box::default());
         }
         if let Kind::Consumer(consumer) = &mut found.kind {
             consumer.replay(record);

@@ -98,7 +98,8 @@ impl Group {
     pub(crate) fn empty_since(&self) -> Option<WallMs> {
         match &self.kind {
             Kind::Classic(group) => group.since(),
-            _ => None,
+            Kind::Consumer(group) => group.empty_since(),
+            Kind::Simple => None,
         }
     }
 }

@@ -15,8 +15,8 @@ mod record;
 mod request;
 mod topics;
 
-pub use config::{GroupConfig, GroupLimits, Migration};
 pub use assignor::Assignor;
+pub use config::{GroupConfig, GroupLimits, Migration};
 pub use consumer::Heartbeat as ConsumerHeartbeat;
 pub use coordinator::GroupCoordinator;
 pub use group::State;
@@ -26,7 +26,8 @@ pub use record::{
 };
 pub use request::{
     Client, CommitOffset, CommitOffsets, Described, DescribedConsumer, DescribedConsumerMember, DescribedMember,
-    FetchOffsets, FetchedOffset, JoinReply, Joined, Listed, LeftMember, OffsetTopic, Reply, Request, SyncReply,
+    FetchOffsets, FetchTopic, FetchedOffset, JoinReply, Joined, JoinedMember, LeftMember, Listed, OffsetTopic, Reply,
+    Request, SyncReply,
 };
 pub use topics::Topics;
 

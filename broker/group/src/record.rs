@@ -12,17 +12,47 @@ use crate::offsets::CommittedOffset;
 /// A change of one key; no value takes it away.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    Offset { group: Arc<str>, topic: Arc<str>, partition: PartitionIndex, value: Option<CommittedOffset> },
+    Offset {
+        group: Arc<str>,
+        topic: Arc<str>,
+        partition: PartitionIndex,
+        value: Option<CommittedOffset>,
+    },
     /// A generation of a classic group.
-    Classic { group: Arc<str>, value: Option<Generation> },
+    Classic {
+        group: Arc<str>,
+        value: Option<Generation>,
+    },
     /// A KIP-848 group: its epoch, and the hash of what its topics are.
-    GroupEpoch { group: Arc<str>, value: Option<(i32, i64)> },
-    Member { group: Arc<str>, member: Arc<str>, value: Option<MemberMetadata> },
+    GroupEpoch {
+        group: Arc<str>,
+        value: Option<(i32, i64)>,
+    },
+    Member {
+        group: Arc<str>,
+        member: Arc<str>,
+        value: Option<MemberMetadata>,
+    },
     /// The group epoch that the target is of, and when it was made.
-    TargetEpoch { group: Arc<str>, value: Option<(i32, WallMs)> },
-    Target { group: Arc<str>, member: Arc<str>, value: Option<Assignment> },
-    Current { group: Arc<str>, member: Arc<str>, value: Option<CurrentAssignment> },
-    Regex { group: Arc<str>, regex: Arc<str>, value: Option<Resolved> },
+    TargetEpoch {
+        group: Arc<str>,
+        value: Option<(i32, WallMs)>,
+    },
+    Target {
+        group: Arc<str>,
+        member: Arc<str>,
+        value: Option<Assignment>,
+    },
+    Current {
+        group: Arc<str>,
+        member: Arc<str>,
+        value: Option<CurrentAssignment>,
+    },
+    Regex {
+        group: Arc<str>,
+        regex: Arc<str>,
+        value: Option<Resolved>,
+    },
 }
 
 /// Partitions by topic.
@@ -374,10 +404,6 @@ impl Resolved {
 
     fn decode(value: &[u8]) -> Result<Resolved, WireError> {
         let body: wire::ConsumerGroupRegularExpressionValue = decode_value(value)?;
-        Ok(Resolved {
-            topics: body.topics.iter().map(Into::into).collect(),
-            version: body.version,
-            at: body.timestamp,
-        })
+        Ok(Resolved { topics: body.topics.iter().map(Into::into).collect(), version: body.version, at: body.timestamp })
     }
 }

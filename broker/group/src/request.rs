@@ -64,7 +64,14 @@ pub struct FetchOffsets<'a> {
     pub member: Option<&'a str>,
     pub member_epoch: i32,
     /// Null asks for all. The id is what the name or the image says now; none when the topic is not known.
-    pub topics: Option<Vec<(&'a str, TopicId, Array<'a, PartitionIndex>)>>,
+    pub topics: Option<Vec<FetchTopic<'a>>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct FetchTopic<'a> {
+    pub name: &'a str,
+    pub id: TopicId,
+    pub partitions: Array<'a, PartitionIndex>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -97,7 +104,14 @@ pub struct Joined {
     pub leader: Arc<str>,
     pub skip_assignment: bool,
     /// Of the leader: all members with their metadata in the chosen protocol.
-    pub members: Vec<(Arc<str>, Option<Arc<str>>, Arc<[u8]>)>,
+    pub members: Vec<JoinedMember>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JoinedMember {
+    pub id: Arc<str>,
+    pub instance: Option<Arc<str>>,
+    pub metadata: Arc<[u8]>,
 }
 
 /// Protocol type, protocol, assignment.

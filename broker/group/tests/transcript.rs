@@ -167,7 +167,8 @@ impl Script {
             }
             "log" => {
                 for (key, value) in self.log.clone().iter().skip(words.int("from", 0)) {
-                    out.push(format!("{:?}", GroupCoordinator::decode(key, value.as_deref()).unwrap().unwrap()));
+                    let record = GroupCoordinator::decode(key, value.as_deref()).unwrap().unwrap();
+                    out.push(self.show_record(&record));
                 }
             }
             verb => self.ask(verb, &words, &mut out),
@@ -229,7 +230,7 @@ impl Script {
         let name = words.text("as").map_or_else(|| verb.to_owned(), str::to_owned);
         self.names.insert(self.waiters, name);
         let member = self.id(words.text("m").unwrap_or("-"));
-        let (group, instance) = (words.plain[1], words.text("i"));
+        let (group, instance) = (words.plain.get(1).copied().unwrap_or("-"), words.text("i"));
         let group = if group == "-" { "" } else { group };
         let client = Client {
             id: words.text("c").unwrap_or("c"),
@@ -240,9 +241,11 @@ impl Script {
         let mut replies = Vec::new();
         let now = self.now();
         let world = std::mem::take(&mut self.world);
-        macro_rules! decide { ($request:expr) => {
-            self.runtime.request(now, &world, waiter, $request, &mut replies).unwrap()
-        } }
+        macro_rules! decide {
+            ($request:expr) => {
+                self.runtime.request(now, &world, waiter, $request, &mut replies).unwrap()
+            };
+        }
         match verb {
             "join" => {
                 let protocols = words.list("p").into_iter().map(|p| {
@@ -339,7 +342,7 @@ impl Script {
                     let parts = words.list("o").into_iter().map(|word| word.split_once(':').unwrap());
                     let topic = |(topic, index): (&'static str, &str)| {
                         let id = world.by_name(topic).map_or(TopicId::NONE, |(id, _)| id);
-                        (topic, id, vec![PartitionIndex(index.parse().unwrap())].into())
+                        FetchTopic { name: topic, id, partitions: vec![PartitionIndex(index.parse().unwrap())].into() }
                     };
                     parts.map(|(name, index)| topic((Box::leak(name.to_owned().into_boxed_str()), index))).collect()
                 });
@@ -400,7 +403,7 @@ impl Script {
                 let (member, leader) = (self.short(&joined.member), self.short(&joined.leader));
                 write!(text, "{member} in generation {} by {}, led by {leader}", joined.generation, joined.protocol)
                     .unwrap();
-                for (id, instance, metadata) in &joined.members {
+                for JoinedMember { id, instance, metadata } in &joined.members {
                     let id = self.short(id);
                     write!(text, "; {id}").unwrap();
                     if let Some(instance) = instance {
@@ -433,12 +436,10 @@ impl Script {
                         write!(text, "{}-{} ", topic.topic, partition.partition.0).unwrap();
                         match &partition.committed {
                             None => text.push_str("none "),
-                            Some(found) => write!(
-                                text,
-                                "{} epoch {} `{}` ",
-                                found.offset.0, found.leader_epoch.0, found.metadata
-                            )
-                            .unwrap(),
+                            Some(found) => {
+                                write!(text, "{} epoch {} `{}` ", found.offset.0, found.leader_epoch.0, found.metadata)
+                                    .unwrap()
+                            }
                         }
                     }
                 }
@@ -472,6 +473,53 @@ impl Script {
             text = text.replace(id, short);
         }
         text.trim_end().to_owned()
+    }
+
+    fn show_record(&mut self, record: &Record) -> String {
+        let mut text = match record {
+            Record::Offset { group, topic, partition, value: None } => format!("{group} {topic}-{} gone", partition.0),
+            Record::Offset { group, topic, partition, value: Some(offset) } => format!(
+                "{group} {topic}-{} at {} epoch {} `{}` of topic {:x}",
+                partition.0, offset.offset.0, offset.leader_epoch.0, offset.metadata, offset.topic.0
+            ),
+            Record::Classic { group, value: None } => format!("{group} no classic group"),
+            Record::Classic { group, value: Some(value) } => {
+                let protocol = value.protocol.as_deref().unwrap_or("-");
+                let leader = value.leader.clone().map_or("-".into(), |leader| self.short(&leader));
+                let mut text = format!("{group} generation {} by {protocol}, led by {leader}", value.generation);
+                for member in &value.members {
+                    let (subscription, assignment) =
+                        (String::from_utf8_lossy(&member.subscription), String::from_utf8_lossy(&member.assignment));
+                    write!(text, "; {} `{subscription}` `{assignment}`", self.short(&member.id)).unwrap();
+                }
+                text
+            }
+            Record::GroupEpoch { group, value } => {
+                format!("{group} epoch {}", value.map_or("gone".into(), |(epoch, _)| epoch.to_string()))
+            }
+            Record::TargetEpoch { group, value } => {
+                format!("{group} target epoch {}", value.map_or("gone".into(), |(epoch, _)| epoch.to_string()))
+            }
+            Record::Member { group, member, value } => match value {
+                None => format!("{group} member {member} gone"),
+                Some(meta) => format!("{group} member {member} reads {:?} {:?}", meta.topics, meta.regex),
+            },
+            Record::Target { group, member, value } => format!("{group} target of {member} {value:?}"),
+            Record::Current { group, member, value } => match value {
+                None => format!("{group} {member} has nothing"),
+                Some(current) => format!(
+                    "{group} {member} {:?} at {} after {}, has {:?}, gives {:?}",
+                    current.state, current.epoch, current.previous_epoch, current.assigned, current.pending_revocation
+                ),
+            },
+            Record::Regex { group, regex, value } => {
+                format!("{group} `{regex}` is {:?}", value.as_ref().map(|value| &value.topics))
+            }
+        };
+        for (id, short) in &self.ids {
+            text = text.replace(id, short);
+        }
+        text
     }
 
     fn show_described(&mut self, group: &Described, text: &mut String) {
@@ -527,7 +575,7 @@ fn run(name: &str) {
         }
         steps += 1;
         for outcome in script.run(line) {
-            writeln!(came, "    {outcome}").unwrap();
+            writeln!(came, "    {}", outcome.trim_end()).unwrap();
         }
     }
     assert!(steps > 10, "{name} does something");

@@ -71,7 +71,8 @@ mod tests {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) % end
         };
-        let topics: BTreeMap<TopicId, u32> = (1..=1 + below(6)).map(|id| (TopicId(id.into()), below(9) as u32)).collect();
+        let topics: BTreeMap<TopicId, u32> =
+            (1..=1 + below(6)).map(|id| (TopicId(id.into()), below(9) as u32)).collect();
         let alike = below(2) == 0;
         let count = below(8);
         let members = (0..count).map(|n| {
@@ -163,9 +164,8 @@ mod tests {
         let spec =
             Spec { members: members.into_iter().map(|(id, r)| (Arc::from(id), r)).collect(), topics: topics.clone() };
         let assigned = Assignor::Range.assign(&spec);
-        let of = |id: &str| -> Vec<Vec<i32>> {
-            assigned[id].values().map(|set| set.iter().copied().collect()).collect()
-        };
+        let of =
+            |id: &str| -> Vec<Vec<i32>> { assigned[id].values().map(|set| set.iter().copied().collect()).collect() };
         assert_eq!(of("z"), [[0, 1], [0, 1]], "static members come first, by instance");
         assert_eq!((of("a"), of("b")), (vec![vec![2, 3]; 2], vec![vec![4]; 2]));
     }

@@ -1,5 +1,6 @@
 //! Evenly over the readers, with as little moved as evenness allows.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -36,8 +37,8 @@ fn kept(spec: &Spec) -> (Owners, Vec<usize>) {
         for (topic, partitions) in reader.before.iter().filter(|(topic, _)| reader.topics.contains(topic)) {
             let count = spec.topics.get(topic).copied().unwrap_or(0);
             for index in partitions.iter().filter(|index| u32::try_from(**index).is_ok_and(|index| index < count)) {
-                if !owners.contains_key(&(*topic, *index)) {
-                    owners.insert((*topic, *index), member);
+                if let Entry::Vacant(free) = owners.entry((*topic, *index)) {
+                    free.insert(member);
                     loads[member] += 1;
                 }
             }
@@ -48,13 +49,16 @@ fn kept(spec: &Spec) -> (Owners, Vec<usize>) {
 
 fn free<'a>(spec: &'a Spec, topics: &'a BTreeSet<TopicId>, owners: &'a Owners) -> impl Iterator<Item = (TopicId, i32)> {
     let partitions = topics.iter().filter_map(|topic| spec.topics.get(topic).map(|count| (*topic, *count as i32)));
-    partitions.flat_map(|(topic, count)| (0..count).map(move |index| (topic, index))).filter(|at| !owners.contains_key(at))
+    partitions
+        .flat_map(|(topic, count)| (0..count).map(move |index| (topic, index)))
+        .filter(|at| !owners.contains_key(at))
 }
 
 /// All read the same: everybody has the same number, or one more.
 fn alike_owners(spec: &Spec, ids: &[Arc<str>]) -> Owners {
     let Some(first) = spec.members.values().next() else { return Owners::new() };
-    let total: usize = first.topics.iter().filter_map(|topic| spec.topics.get(topic)).map(|count| *count as usize).sum();
+    let total: usize =
+        first.topics.iter().filter_map(|topic| spec.topics.get(topic)).map(|count| *count as usize).sum();
     let (least, mut extra) = (total / ids.len(), total % ids.len());
     let (mut owners, loads) = kept(spec);
     // Those who had more keep the extra one.

@@ -23,7 +23,7 @@ use ringmain_wire::{ConsumerProtocolSubscription, decode_embedded};
 
 use crate::group::State;
 use crate::record::{Generation, Record};
-use crate::{DescribedMember, GroupConfig, JoinReply, Joined, Reply};
+use crate::{DescribedMember, GroupConfig, JoinReply, Joined, JoinedMember, Reply};
 
 pub(crate) use join::uuid;
 use member::Member;
@@ -39,10 +39,7 @@ pub(crate) struct Turn<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Empty,
-    Preparing {
-        until: Instant,
-        initial: Option<Initial>,
-    },
+    Preparing { until: Instant, initial: Option<Initial> },
     Completing,
     Stable,
 }
@@ -259,10 +256,15 @@ impl ClassicGroup {
         }
     }
 
-    fn member_list(&self) -> Vec<(Arc<str>, Option<Arc<str>>, Arc<[u8]>)> {
+    fn member_list(&self) -> Vec<JoinedMember> {
         let protocol = self.protocol.as_deref().unwrap_or("");
         let members = self.members.values();
-        members.map(|member| (member.id.clone(), member.instance.clone(), member.metadata(protocol))).collect()
+        let joined = |member: &Member| JoinedMember {
+            id: member.id.clone(),
+            instance: member.instance.clone(),
+            metadata: member.metadata(protocol),
+        };
+        members.map(joined).collect()
     }
 }
 

@@ -66,10 +66,7 @@ impl ClassicGroup {
         gone.iter().for_each(|id| drop(self.take(id)));
         if !self.members.is_empty() && !self.elect_leader() {
             // Only static members, none of which came: they have the time of another round, or their sessions end.
-            self.phase = Phase::Preparing {
-                until: turn.now.mono.plus_ms(self.rebalance_timeout_ms()),
-                initial: None,
-            };
+            self.phase = Phase::Preparing { until: turn.now.mono.plus_ms(self.rebalance_timeout_ms()), initial: None };
             return;
         }
         self.generation = self.generation.checked_add(1).unwrap_or(0);
@@ -125,6 +122,8 @@ impl ClassicGroup {
         for member in self.members.values_mut() {
             member.assignment = Arc::default();
             if let Some(waiter) = member.syncing.take() {
+                // Its session stood still while it waited.
+                member.touch(turn.now);
                 turn.out.replies.push((waiter, Reply::Sync(Err(error))));
             }
         }

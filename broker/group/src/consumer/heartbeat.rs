@@ -53,7 +53,9 @@ pub(crate) fn check(ask: &Ask, client: &Client, config: &crate::GroupConfig) -> 
             }
             let names = ask.subscribed_topic_names.as_ref().is_some_and(|names| !names.is_empty());
             if !names && ask.subscribed_topic_regex.is_none() {
-                return invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.");
+                return invalid(
+                    "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+                );
             }
         }
         LEAVES_STATIC if ask.instance_id.is_none() => return invalid("InstanceId can't be null."),
@@ -67,9 +69,9 @@ pub(crate) fn check(ask: &Ask, client: &Client, config: &crate::GroupConfig) -> 
         return invalid("A member may name at most as many topics and partitions as this broker allows.");
     }
     let assignor = ask.server_assignor;
-    if assignor.is_some_and(|name| {
-        Assignor::parse(name).is_none_or(|assignor| !config.consumer_assignors.contains(&assignor))
-    }) {
+    if assignor
+        .is_some_and(|name| Assignor::parse(name).is_none_or(|assignor| !config.consumer_assignors.contains(&assignor)))
+    {
         let names: Vec<&str> = config.consumer_assignors.iter().map(|assignor| assignor.name()).collect();
         let text = format!(
             "ServerAssignor {} is not supported. Supported assignors: {}.",
@@ -81,7 +83,10 @@ pub(crate) fn check(ask: &Ask, client: &Client, config: &crate::GroupConfig) -> 
     if let Some(pattern) = ask.subscribed_topic_regex.filter(|pattern| !pattern.is_empty())
         && let Err(error) = regex::compile(pattern, config.limits.regex_bytes_max as usize)
     {
-        return Err((ErrorCode::InvalidRegularExpression, format!("SubscribedTopicRegex `{pattern}` is not valid: {error}")));
+        return Err((
+            ErrorCode::InvalidRegularExpression,
+            format!("SubscribedTopicRegex `{pattern}` is not valid: {error}"),
+        ));
     }
     Ok(())
 }
@@ -152,7 +157,9 @@ impl ConsumerGroup {
             let instance = ask.instance_id.unwrap_or_default();
             let found = self.members.get(&old);
             if found.is_some_and(|found| found.current.epoch != LEAVES_STATIC) {
-                let text = format!("Static member {id} with instance id {instance} cannot join the group because the instance id is owned by {old} member.");
+                let text = format!(
+                    "Static member {id} with instance id {instance} cannot join the group because the instance id is owned by {old} member."
+                );
                 return Err((ErrorCode::UnreleasedInstanceId, text));
             }
             let changed = found.is_none_or(|found| !same_subscription(&found.meta, &meta));

@@ -16,6 +16,7 @@ impl ConsumerGroup {
             self.take_out(turn, id);
         }
         if !ids.is_empty() {
+            self.empty_since = Some(turn.now.wall);
             self.refresh_regexes(turn, topics);
             self.advance_epoch(turn, topics, true);
         }

@@ -63,6 +63,8 @@ pub(crate) struct ConsumerGroup {
     /// The version of the topics that `hash` was last compared with.
     seen: Option<i64>,
     regexes_seen: Option<(i64, WallMs)>,
+    /// Since when it has no members, as far as this life knows: no record says so.
+    empty_since: Option<WallMs>,
 }
 
 impl Default for ConsumerGroup {
@@ -79,6 +81,7 @@ impl Default for ConsumerGroup {
             owners: BTreeMap::new(),
             seen: None,
             regexes_seen: None,
+            empty_since: None,
         }
     }
 }
@@ -148,6 +151,7 @@ impl ConsumerGroup {
     }
 
     pub(crate) fn loaded(&mut self, now: Now, session_ms: i32) {
+        self.empty_since = Some(now.wall);
         for member in self.members.values_mut() {
             let ms = member.meta.classic.as_ref().map_or(session_ms, |classic| classic.session_timeout_ms);
             member.until = Some(now.mono.plus_ms(ms.max(0) as u64));
@@ -161,9 +165,11 @@ impl ConsumerGroup {
             State::Empty
         } else if self.epoch > self.assignment_epoch {
             State::Assigning
-        } else if self.members.values().any(|member| {
-            member.current.state != MemberState::Stable || member.current.epoch != self.assignment_epoch
-        }) {
+        } else if self
+            .members
+            .values()
+            .any(|member| member.current.state != MemberState::Stable || member.current.epoch != self.assignment_epoch)
+        {
             State::Reconciling
         } else {
             State::Stable
@@ -172,6 +178,11 @@ impl ConsumerGroup {
 
     pub(crate) fn members(&self) -> &BTreeMap<Arc<str>, ConsumerMember> {
         &self.members
+    }
+
+    /// `None` while it has members.
+    pub(crate) fn empty_since(&self) -> Option<WallMs> {
+        self.empty_since.filter(|_| self.members.is_empty())
     }
 
     pub(crate) fn epoch(&self) -> i32 {
@@ -255,9 +266,8 @@ impl ConsumerGroup {
 
     pub(crate) fn describe(&self, topics: &dyn Topics) -> Vec<DescribedConsumerMember> {
         // A topic that is gone has no name to show.
-        let named = |topic: &TopicId, partitions: Vec<i32>| {
-            topics.by_id(*topic).map(|(name, _)| (*topic, name, partitions))
-        };
+        let named =
+            |topic: &TopicId, partitions: Vec<i32>| topics.by_id(*topic).map(|(name, _)| (*topic, name, partitions));
         let member = |(id, member): (&Arc<str>, &ConsumerMember)| DescribedConsumerMember {
             id: id.clone(),
             instance: member.meta.instance.clone(),

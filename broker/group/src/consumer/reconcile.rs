@@ -32,7 +32,12 @@ impl ConsumerGroup {
         (next != *current).then_some(next)
     }
 
-    fn towards_target(&self, id: &Arc<str>, current: &CurrentAssignment, owned: Option<&Assignment>) -> CurrentAssignment {
+    fn towards_target(
+        &self,
+        id: &Arc<str>,
+        current: &CurrentAssignment,
+        owned: Option<&Assignment>,
+    ) -> CurrentAssignment {
         let nothing = Assignment::new();
         let target = self.target.get(id).unwrap_or(&nothing);
         let wanted = |topic: &TopicId, index: &i32| target.get(topic).is_some_and(|set| set.contains(index));

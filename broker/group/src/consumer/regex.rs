@@ -17,8 +17,7 @@ impl ConsumerGroup {
     /// Looks at the topics anew where an expression was never looked at, or topics changed since. True when anything matches
     /// differently now.
     pub(super) fn refresh_regexes(&mut self, turn: &mut Turn, topics: &dyn Topics) -> bool {
-        let used: BTreeSet<Arc<str>> =
-            self.members.values().filter_map(|member| member.meta.regex.clone()).collect();
+        let used: BTreeSet<Arc<str>> = self.members.values().filter_map(|member| member.meta.regex.clone()).collect();
         let mut changed = false;
         let unused: Vec<Arc<str>> = self.regexes.keys().filter(|regex| !used.contains(*regex)).cloned().collect();
         for regex in unused {
@@ -61,5 +60,6 @@ pub(super) fn compile(regex: &str, bytes_max: usize) -> Result<regex::Regex, Str
     let build = |pattern: &str| RegexBuilder::new(pattern).size_limit(bytes_max).dfa_size_limit(bytes_max).build();
     // Alone first: `a)|(b` is none, but would be one between the anchors.
     let whole = build(regex).and_then(|_| build(&format!("^(?:{regex})$")));
-    whole.map_err(|error| error.to_string())
+    // The last line says what is wrong; those before it draw where.
+    whole.map_err(|error| error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned())
 }
