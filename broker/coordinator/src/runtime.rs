@@ -66,6 +66,12 @@ impl<M: Machine> Runtime<M> {
         Ok(())
     }
 
+    /// What was loaded reaches to `next`: its last records may be gone, or nobody's.
+    pub fn skip_to(&mut self, next: Offset) {
+        assert!(!self.loaded && next >= self.next);
+        self.next = next;
+    }
+
     /// All of the log, which ends at `end`, was loaded: from now on requests are decided.
     pub fn serve(&mut self, now: Now, end: Offset) {
         assert!(!self.loaded && end >= self.next);
@@ -173,6 +179,11 @@ impl<M: Machine> Runtime<M> {
         while let Some(answer) = self.outbox.pop(self.committed) {
             replies.push(answer);
         }
+    }
+
+    /// Decisions that are not in the log yet.
+    pub fn backlog(&self) -> usize {
+        self.unappended.len()
     }
 
     /// When `tick` wants to run.

@@ -9,6 +9,7 @@ mod control;
 mod dispatch;
 mod fetch;
 mod fetch_session;
+mod groups;
 mod jobs;
 mod logs;
 pub mod mesh;

@@ -15,5 +15,5 @@ pub use controller::{
     NewPartitions, NewTopic, Refusal, ReplayError, TopicKey,
 };
 pub use image::{Broker, ClusterImage, PartitionState, Topic};
-pub use name::{TOPIC_NAME_LENGTH_MAX, check_topic_name, is_internal};
+pub use name::{OFFSETS_TOPIC, TOPIC_NAME_LENGTH_MAX, check_topic_name, is_internal};
 pub use record::{ConfigResource, FORMAT_VERSION, Record, RecordError};

@@ -70,6 +70,14 @@ pub struct Limits {
     pub connection_slow_ms: u64,
     /// Fetch sessions of one shard (KIP-227, `max.incremental.fetch.session.cache.slots`).
     pub fetch_sessions_max: u32,
+    /// Groups of one partition of `__consumer_offsets`: ids cost nothing to make up.
+    pub groups_max: u32,
+    /// Members of one group.
+    pub group_members_max: u32,
+    /// Committed offsets of one group.
+    pub group_offsets_max: u32,
+    /// Decisions of one coordinator that wait for room in the log; past it requests are told to come again.
+    pub coordinator_backlog_max: u32,
     /// Topics and partitions of the cluster.
     pub topics_max: u32,
     /// Topics that one Metadata request has made (auto.create.topics.enable); the names behind them are unknown until asked for again.
@@ -131,6 +139,10 @@ impl Limits {
             connection_idle_ms: 600_000,
             connection_slow_ms: 60_000,
             fetch_sessions_max: 1000,
+            groups_max: 100_000,
+            group_members_max: 10_000,
+            group_offsets_max: 1_000_000,
+            coordinator_backlog_max: 10_000,
             topics_max: 100_000,
             auto_create_topics_max: 1000,
             partitions_max: 200_000,
@@ -182,6 +194,10 @@ impl Limits {
             connection_idle_ms: 60_000,
             connection_slow_ms: 10_000,
             fetch_sessions_max: 4,
+            groups_max: 16,
+            group_members_max: 16,
+            group_offsets_max: 64,
+            coordinator_backlog_max: 16,
             topics_max: 64,
             auto_create_topics_max: 8,
             partitions_max: 256,
