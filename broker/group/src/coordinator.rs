@@ -8,7 +8,7 @@ use ringmain_types::*;
 use ringmain_wire::{HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest};
 
 use crate::classic::{ClassicGroup, Turn};
-use crate::consumer;
+use crate::consumer::{self, ConsumerGroup};
 use crate::group::{Group, Kind};
 use crate::record::Record;
 use crate::{
@@ -97,7 +97,14 @@ impl GroupCoordinator {
         Some(result)
     }
 
-    fn join(&mut self, now: Now, waiter: Waiter, ask: &JoinGroupRequest, client: &Client, out: &mut Out) {
+    fn join(
+        &mut self,
+        now: Now,
+        topics: &dyn Topics,
+        waiter: Waiter,
+        (ask, client): (&JoinGroupRequest, &Client),
+        out: &mut Out,
+    ) {
         let refuse = |out: &mut Out, error| {
             out.replies.push((waiter, Reply::Join(Err((error, ask.member_id.into())))));
         };
@@ -113,7 +120,12 @@ impl GroupCoordinator {
             Some((Kind::Classic(_), _)) => {}
             // A group without members may speak another protocol from now on.
             Some((Kind::Consumer(_), true)) if ask.member_id.is_empty() => self.clear(now, &id, out),
-            Some((Kind::Consumer(_), _)) => return refuse(out, ErrorCode::InconsistentGroupProtocol),
+            Some((Kind::Consumer(_), true)) => return refuse(out, ErrorCode::UnknownMemberId),
+            Some((Kind::Consumer(_), false)) => {
+                let joined =
+                    self.consumer(now, topics, &id, out, |group, turn| group.classic_join(turn, topics, ask, client));
+                return out.replies.extend(joined.map(|joined| (waiter, Reply::Join(joined))));
+            }
             _ if !ask.member_id.is_empty() => return refuse(out, ErrorCode::UnknownMemberId),
             Some((Kind::Simple, _)) => {}
             None if !self.has_room() => return refuse(out, ErrorCode::GroupMaxSizeReached),
@@ -126,7 +138,59 @@ impl GroupCoordinator {
         self.classic(now, &id, out, |group, turn| group.join(turn, waiter, ask, client));
     }
 
-    /// Takes away what records say of a vacant group's protocol; its offsets stay.
+    /// Runs `then` on the KIP-848 group of this name.
+    fn consumer<T>(
+        &mut self,
+        now: Now,
+        topics: &dyn Topics,
+        id: &str,
+        out: &mut Out,
+        then: impl FnOnce(&mut ConsumerGroup, &mut Turn) -> T,
+    ) -> Option<T> {
+        let id = self.groups.get_key_value(id)?.0.clone();
+        let group = self.groups.get_mut(&id)?;
+        let Kind::Consumer(consumer) = &mut group.kind else { return None };
+        let config = self.config.clone();
+        let mut turn = Turn { now, config: &config, group: &id, out };
+        let result = then(consumer, &mut turn);
+        self.downgrade_if_all_are_classic(now, topics, &id, out);
+        self.reschedule(&id);
+        Some(result)
+    }
+
+    /// A classic group with members becomes a KIP-848 group, if it may: whether it did.
+    fn upgrade(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) -> bool {
+        let config = self.config.clone();
+        let found = self.groups.get_mut(id).map(|group| &mut group.kind);
+        let Some(Kind::Classic(classic)) = found.filter(|_| config.migration.upgrades()) else { return false };
+        let Some(members) = classic.emigrants() else { return false };
+        if members.len() >= config.consumer_max_size as usize {
+            return false;
+        }
+        let generation = classic.generation();
+        let mut turn = Turn { now, config: &config, group: id, out };
+        classic.let_go(&mut turn);
+        self.write(now, Record::Classic { group: id.clone(), value: None }, out);
+        let mut consumer = Box::<ConsumerGroup>::default();
+        let mut turn = Turn { now, config: &config, group: id, out };
+        consumer.immigrate(&mut turn, topics, generation, members);
+        self.group_mut(id).kind = Kind::Consumer(consumer);
+        true
+    }
+
+    /// A group in which nobody speaks KIP-848 any more is a classic one again, if it may be.
+    fn downgrade_if_all_are_classic(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) {
+        let config = self.config.clone();
+        let found = self.groups.get(id).map(|group| &group.kind);
+        let Some(Kind::Consumer(consumer)) = found.filter(|_| config.migration.downgrades()) else { return };
+        let turn = Turn { now, config: &config, group: id, out };
+        let Some((generation, spoken)) = consumer.emigrate(&turn, topics) else { return };
+        self.clear(now, id, out);
+        self.write(now, Record::Classic { group: id.clone(), value: Some(generation) }, out);
+        self.classic(now, id, out, |group, turn| group.settle(turn, spoken));
+    }
+
+    /// Takes away what records say of a group's protocol; its offsets stay.
     fn clear(&mut self, now: Now, id: &Arc<str>, out: &mut Out) {
         let records = match self.groups.get(id).map(|group| &group.kind) {
             Some(Kind::Classic(_)) => vec![Record::Classic { group: id.clone(), value: None }],
@@ -144,7 +208,11 @@ impl GroupCoordinator {
         out.records.push(record);
     }
 
-    fn sync(&mut self, now: Now, waiter: Waiter, ask: &SyncGroupRequest, out: &mut Out) {
+    fn sync(&mut self, now: Now, topics: &dyn Topics, waiter: Waiter, ask: &SyncGroupRequest, out: &mut Out) {
+        let then = |group: &mut ConsumerGroup, turn: &mut Turn| group.classic_sync(turn, topics, ask);
+        if let Some(synced) = self.consumer(now, topics, ask.group_id, out, then) {
+            return out.replies.push((waiter, Reply::Sync(synced)));
+        }
         let code = match ask.group_id {
             "" => ErrorCode::InvalidGroupId,
             id => match self.classic(now, id, out, |group, turn| group.sync(turn, waiter, ask)) {
@@ -155,10 +223,14 @@ impl GroupCoordinator {
         out.replies.push((waiter, Reply::Sync(Err(code))));
     }
 
-    /// No rescheduling: it only puts a moment off.
-    fn heartbeat(&mut self, now: Now, ask: &HeartbeatRequest) -> ErrorCode {
+    /// No rescheduling in a classic group: it only puts a moment off.
+    fn heartbeat(&mut self, now: Now, topics: &dyn Topics, ask: &HeartbeatRequest, out: &mut Out) -> ErrorCode {
         if ask.group_id.is_empty() {
             return ErrorCode::InvalidGroupId;
+        }
+        let then = |group: &mut ConsumerGroup, turn: &mut Turn| group.classic_heartbeat(turn, ask);
+        if let Some(code) = self.consumer(now, topics, ask.group_id, out, then) {
+            return code;
         }
         match self.groups.get_mut(ask.group_id).map(|group| &mut group.kind) {
             Some(Kind::Classic(group)) => group.heartbeat(now, ask),
@@ -166,8 +238,19 @@ impl GroupCoordinator {
         }
     }
 
-    fn leave(&mut self, now: Now, waiter: Waiter, ask: &LeaveGroupRequest, client: &Client, out: &mut Out) {
+    fn leave(
+        &mut self,
+        now: Now,
+        topics: &dyn Topics,
+        waiter: Waiter,
+        (ask, client): (&LeaveGroupRequest, &Client),
+        out: &mut Out,
+    ) {
         let version = client.version;
+        let then = |group: &mut ConsumerGroup, turn: &mut Turn| group.classic_leave(turn, topics, ask, version);
+        if let Some(left) = self.consumer(now, topics, ask.group_id, out, then) {
+            return out.replies.push((waiter, Reply::Left(left)));
+        }
         let left = self.classic(now, ask.group_id, out, |group, turn| group.leave(turn, waiter, ask, version));
         if left.is_some() {
             return;
@@ -356,6 +439,7 @@ impl GroupCoordinator {
             }
             None | Some((Kind::Simple, _)) => {}
             Some((Kind::Classic(_), true)) if ask.member_epoch == 0 => self.clear(now, &id, out),
+            Some((Kind::Classic(_), _)) if ask.member_epoch == 0 && self.upgrade(now, topics, &id, out) => {}
             Some((Kind::Classic(_), _)) => {
                 let text = format!("Group {id} is not a consumer group.");
                 return Err((ErrorCode::GroupIdNotFound, text));
@@ -373,6 +457,7 @@ impl GroupCoordinator {
             group.kind = Kind::Simple;
             self.forget_if_nothing(&id);
         }
+        self.downgrade_if_all_are_classic(now, topics, &id, out);
         self.reschedule(&id);
         result
     }
@@ -449,10 +534,10 @@ impl Machine for GroupCoordinator {
 
     fn decide(&mut self, now: Now, topics: &dyn Topics, waiter: Waiter, request: Request<'_>, out: &mut Out) {
         let reply = match request {
-            Request::Join(ask, client) => return self.join(now, waiter, ask, &client, out),
-            Request::Sync(ask) => return self.sync(now, waiter, ask, out),
-            Request::Leave(ask, client) => return self.leave(now, waiter, ask, &client, out),
-            Request::Heartbeat(ask) => Reply::Code(self.heartbeat(now, ask)),
+            Request::Join(ask, client) => return self.join(now, topics, waiter, (ask, &client), out),
+            Request::Sync(ask) => return self.sync(now, topics, waiter, ask, out),
+            Request::Leave(ask, client) => return self.leave(now, topics, waiter, (ask, &client), out),
+            Request::Heartbeat(ask) => Reply::Code(self.heartbeat(now, topics, ask, out)),
             Request::Commit(ask) => Reply::Committed(self.commit(now, &ask, out)),
             Request::Fetch(ask) => Reply::Fetched(self.fetch(topics, &ask)),
             Request::DeleteOffsets { group, topics } => {
@@ -481,10 +566,12 @@ impl Machine for GroupCoordinator {
                 Kind::Classic(classic) => classic.expire(&mut turn),
                 Kind::Consumer(consumer) => consumer.expire(&mut turn, topics),
             }
+            let simple = matches!(&group.kind, Kind::Classic(classic) if classic.protocol_type().is_none());
             // An id was asked for and never used: nobody will miss the group.
-            if matches!(&group.kind, Kind::Classic(classic) if classic.protocol_type().is_none()) && group.is_vacant() {
+            if simple && group.is_vacant() {
                 group.kind = Kind::Simple;
             }
+            self.downgrade_if_all_are_classic(now, topics, &id, out);
             self.reschedule(&id);
             self.forget_if_nothing(&id);
             // What is due is done: the same moment does not come again.

@@ -28,6 +28,9 @@ use crate::{Config, Effects, Shard};
 
 /// Decisions of one turn go into batches of about this.
 const BATCH_BYTES: usize = 256 << 10;
+/// A coordinator's load reads so much at once, and so often in a turn: about a millisecond.
+const LOAD_BYTES: u32 = 64 << 10;
+const LOAD_READS: usize = 4;
 /// When there was no room for a batch, or none to read into.
 const RETRY_MS: u64 = 10;
 
@@ -112,7 +115,8 @@ impl Groups {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let due = self.coordinators.values().filter_map(|coordinator| coordinator.runtime.deadline());
+        let served = self.coordinators.values().filter(|coordinator| !coordinator.failed);
+        let due = served.filter_map(|coordinator| coordinator.runtime.deadline());
         due.chain(self.retry).min()
     }
 
@@ -239,7 +243,7 @@ impl Shard {
         if self.groups.topic != id {
             self.groups.topic = id;
             let old: Vec<i32> = self.groups.coordinators.keys().copied().collect();
-            old.into_iter().for_each(|index| self.group_drop(index, ErrorCode::NotCoordinator, out));
+            old.into_iter().for_each(|index| self.group_drop(index, out));
         }
         let Some(topic) = topic else { return };
         for index in 0..topic.partitions.len() as i32 {
@@ -250,7 +254,7 @@ impl Shard {
             let usable = self.logs.get(partition).ok().map(|owned| (owned.id, owned.epoch));
             let before = self.groups.coordinators.get(&index).map(|found| (found.log, found.runtime.epoch()));
             if before.is_some() && before != usable {
-                self.group_drop(index, ErrorCode::NotCoordinator, out);
+                self.group_drop(index, out);
             }
             if let Some((log, epoch)) = usable
                 && !self.groups.coordinators.contains_key(&index)
@@ -268,17 +272,23 @@ impl Shard {
         self.groups.coordinators.insert(partition.index.0, coordinator);
     }
 
-    /// Its state is dropped whole; everybody who waits is told `code`.
-    fn group_drop(&mut self, index: i32, code: ErrorCode, out: &mut Effects) {
-        if let Some(gone) = self.groups.coordinators.remove(&index)
-            && let Some(token) = gone.read
-        {
+    /// Its state is dropped whole; everybody who waits is told to look for the coordinator.
+    fn group_drop(&mut self, index: i32, out: &mut Effects) {
+        self.group_end(index, out);
+        self.groups.coordinators.remove(&index);
+    }
+
+    /// It answers nobody any more; everybody who waits is told.
+    fn group_end(&mut self, index: i32, out: &mut Effects) {
+        let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
+        coordinator.failed = true;
+        if let Some(token) = coordinator.read.take() {
             self.store.cancel(token);
         }
         let waiting = self.groups.pending.iter().filter(|(_, pending)| pending.index == index);
         let waiting: Vec<Waiter> = waiting.map(|(waiter, _)| *waiter).collect();
         for waiter in waiting {
-            self.group_fail(waiter, code, out);
+            self.group_fail(waiter, ErrorCode::NotCoordinator, out);
         }
     }
 
@@ -288,8 +298,14 @@ impl Shard {
         self.answer(pending.call, result, out);
     }
 
-    /// One read further; the rest in the turns to come.
+    /// A few reads further; the rest in the turns to come.
     fn group_load(&mut self, now: Now, index: i32) {
+        for _ in 0..LOAD_READS {
+            self.group_load_one(now, index);
+        }
+    }
+
+    fn group_load_one(&mut self, now: Now, index: i32) {
         let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
         if coordinator.runtime.is_loaded() || coordinator.failed || coordinator.read.is_some() {
             return;
@@ -300,7 +316,7 @@ impl Shard {
             coordinator.runtime.serve(now, end);
             return;
         }
-        let bytes_max = self.config.limits.fetch_reply_bytes_max;
+        let bytes_max = LOAD_BYTES.min(self.config.limits.fetch_reply_bytes_max);
         let at = ReadAt { log, from, below: end, bytes_max, at_least_one: true };
         match self.store.read(now, &mut self.pool, at) {
             ReadResult::Pending(token) => coordinator.read = Some(token),
@@ -344,7 +360,7 @@ impl Shard {
     }
 
     fn group_tick(&mut self, now: Now, index: i32, out: &mut Effects) {
-        let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
+        let Some(coordinator) = self.groups.coordinators.get_mut(&index).filter(|found| !found.failed) else { return };
         if coordinator.runtime.deadline().is_none_or(|due| due > now.mono) {
             return;
         }
@@ -355,7 +371,7 @@ impl Shard {
 
     fn group_append(&mut self, now: Now, index: i32, out: &mut Effects) {
         loop {
-            let Some(coordinator) = self.groups.coordinators.get(&index) else { return };
+            let Some(coordinator) = self.groups.coordinators.get(&index).filter(|found| !found.failed) else { return };
             let Some(append) = coordinator.runtime.to_append(BATCH_BYTES) else { return };
             let (partition, log, epoch) = (coordinator.partition, coordinator.log, coordinator.runtime.epoch());
             match self.group_batch(now, partition, log, epoch, &append, out) {
@@ -363,7 +379,7 @@ impl Shard {
                     let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
                     if !coordinator.runtime.appended(&append, base) {
                         // Somebody else wrote: what was decided rests on a log that is not there. It is loaded again.
-                        self.group_drop(index, ErrorCode::NotCoordinator, out);
+                        self.group_drop(index, out);
                         return self.groups.look_again();
                     }
                 }
@@ -372,12 +388,7 @@ impl Shard {
                     return;
                 }
                 // The log is gone or will take nothing any more.
-                Err(_) => {
-                    if let Some(coordinator) = self.groups.coordinators.get_mut(&index) {
-                        coordinator.failed = true;
-                    }
-                    return self.group_drop(index, ErrorCode::NotCoordinator, out);
-                }
+                Err(_) => return self.group_end(index, out),
             }
         }
     }
@@ -420,7 +431,7 @@ impl Shard {
     pub(crate) fn groups_fenced(&mut self, out: &mut Effects) {
         let indexes: Vec<i32> = self.groups.coordinators.keys().copied().collect();
         for index in indexes {
-            self.group_drop(index, ErrorCode::NotCoordinator, out);
+            self.group_end(index, out);
         }
     }
 
@@ -444,7 +455,8 @@ fn decide_request(
     decide: &mut Decide<'_>,
 ) -> Result<Vec<(usize, ErrorCode)>, Return> {
     use ringmain_group::Request as Ask;
-    let parsed = |error: wire::WireError| Return::Close(error.to_string());
+    // Whoever asks has decoded it already.
+    let parsed = |_: wire::WireError| Return::Failed(ErrorCode::InvalidRequest);
     match request.api {
         key if key == wire::JOIN_GROUP.key => {
             let ask = body(&wire::JOIN_GROUP, request).map_err(parsed)?;
@@ -628,11 +640,7 @@ fn group_config(properties: &BrokerConfig, limits: &Limits) -> GroupConfig {
             "group.consumer.assignment.interval.ms",
             defaults.consumer_assignment_interval_ms,
         ),
-        consumer_regex_refresh_ms: number(
-            properties,
-            "group.consumer.regex.refresh.interval.ms",
-            defaults.consumer_regex_refresh_ms,
-        ),
+        consumer_regex_refresh_ms: defaults.consumer_regex_refresh_ms,
         consumer_assignors: if assignors.is_empty() { defaults.consumer_assignors } else { assignors },
         migration: Migration::parse(properties.value("group.consumer.migration.policy")).unwrap_or(defaults.migration),
         limits: GroupLimits {

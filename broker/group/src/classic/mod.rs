@@ -21,8 +21,9 @@ use ringmain_coordinator::Decision;
 use ringmain_types::*;
 use ringmain_wire::{ConsumerProtocolSubscription, decode_embedded};
 
+use crate::consumer::{Emigrant, assigned, subscribed};
 use crate::group::State;
-use crate::record::{Generation, Record};
+use crate::record::{ClassicProtocol, Generation, MemberMetadata, Record};
 use crate::{DescribedMember, GroupConfig, JoinReply, Joined, JoinedMember, Reply};
 
 pub(crate) use join::uuid;
@@ -144,6 +145,56 @@ impl ClassicGroup {
             since: now.wall,
             members: self.members.values().map(|member| member.record(protocol)).collect(),
         }
+    }
+
+    /// All members with what they read and have, for the other protocol; `None` when some of them do not say it.
+    pub(crate) fn emigrants(&self) -> Option<Vec<Emigrant>> {
+        let protocol = self.protocol.as_ref().filter(|_| self.protocol_type.as_deref() == Some("consumer"))?;
+        let emigrant = |member: &Member| {
+            let meta = MemberMetadata {
+                instance: member.instance.clone(),
+                client_id: member.client_id.clone(),
+                client_host: member.client_host.clone(),
+                rebalance_timeout_ms: member.rebalance_timeout_ms,
+                classic: Some(ClassicProtocol {
+                    session_timeout_ms: member.session_timeout_ms,
+                    protocols: member.protocols.clone(),
+                }),
+                ..MemberMetadata::default()
+            };
+            let meta = subscribed(&member.metadata(protocol), meta)?;
+            Some(Emigrant { id: member.id.clone(), meta, assigned: assigned(&member.assignment) })
+        };
+        self.members.values().map(emigrant).collect()
+    }
+
+    /// Whoever waits here is told to come again.
+    pub(crate) fn let_go(&mut self, turn: &mut Turn) {
+        for member in self.members.values_mut() {
+            if let Some(waiter) = member.joining.take() {
+                self.joining -= 1;
+                let reply = refused(ErrorCode::RebalanceInProgress, &member.id);
+                turn.out.replies.push((waiter, Reply::Join(reply)));
+            }
+        }
+        self.fail_syncs(turn, ErrorCode::RebalanceInProgress);
+    }
+
+    pub(crate) fn generation(&self) -> i32 {
+        self.generation
+    }
+
+    /// After a KIP-848 group became this one: what its members speak, in their order. They are called together.
+    pub(crate) fn settle(&mut self, turn: &mut Turn, spoken: Vec<ClassicProtocol>) {
+        let ids: Vec<Arc<str>> = self.members.keys().cloned().collect();
+        for (id, classic) in ids.iter().zip(spoken) {
+            let Some(mut member) = self.take(id) else { continue };
+            member.protocols = classic.protocols;
+            member.touch(turn.now);
+            self.insert(member);
+        }
+        self.phase = Phase::Stable;
+        self.rebalance(turn);
     }
 
     fn insert(&mut self, member: Member) {

@@ -208,7 +208,7 @@ impl ConsumerGroup {
     }
 
     /// Whether the group has to be assigned anew.
-    fn update(&mut self, turn: &mut Turn, id: &Arc<str>, meta: MemberMetadata) -> bool {
+    pub(super) fn update(&mut self, turn: &mut Turn, id: &Arc<str>, meta: MemberMetadata) -> bool {
         let Some(member) = self.members.get(id) else { return false };
         if member.meta == meta {
             return false;

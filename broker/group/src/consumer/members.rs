@@ -70,14 +70,22 @@ impl ConsumerGroup {
         self.remove(turn, topics, &lost);
     }
 
+    /// A sign of life. Who has something to do for the group has the time of a rebalance for it.
     pub(super) fn touch(&mut self, turn: &Turn, id: &str) {
-        let session_ms = turn.config.consumer_session_timeout_ms;
+        let rejoins = self.must_rejoin(id);
         let Some(member) = self.members.get_mut(id) else { return };
-        member.until = Some(turn.now.mono.plus_ms(session_ms.max(0) as u64));
-        if member.current.state != MemberState::UnrevokedPartitions {
+        let (session_ms, owes) = match &member.meta.classic {
+            Some(classic) => (classic.session_timeout_ms, rejoins),
+            None => {
+                let gives = member.current.state == MemberState::UnrevokedPartitions;
+                (turn.config.consumer_session_timeout_ms, gives)
+            }
+        };
+        member.until = Some(turn.now.mono.plus_ms(session_ms.max(1) as u64));
+        if !owes {
             member.revoke_until = None;
         } else if member.revoke_until.is_none() {
-            let ms = member.meta.rebalance_timeout_ms.max(0) as u64;
+            let ms = member.meta.rebalance_timeout_ms.max(1) as u64;
             member.revoke_until = Some(turn.now.mono.plus_ms(ms));
         }
     }

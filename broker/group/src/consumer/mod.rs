@@ -11,6 +11,7 @@
 //!     '---------------------------------- what comes is free ------------------------------------------'
 //! ```
 
+mod classic_members;
 mod heartbeat;
 mod members;
 mod reconcile;
@@ -26,6 +27,7 @@ use crate::group::State;
 use crate::record::{Assignment, CurrentAssignment, MemberMetadata, MemberState, Record, Resolved};
 use crate::{DescribedConsumerMember, Topics};
 
+pub(crate) use classic_members::{Emigrant, assigned, subscribed};
 pub use heartbeat::Heartbeat;
 pub(crate) use heartbeat::check;
 
