@@ -158,14 +158,14 @@ impl GroupCoordinator {
         Some(result)
     }
 
-    /// A classic group with members becomes a KIP-848 group, if it may: whether it did.
-    fn upgrade(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) -> bool {
+    /// A classic group with members becomes a KIP-848 group, if it may and its members say what they read.
+    fn upgrade(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) {
         let config = self.config.clone();
         let found = self.groups.get_mut(id).map(|group| &mut group.kind);
-        let Some(Kind::Classic(classic)) = found.filter(|_| config.migration.upgrades()) else { return false };
-        let Some(members) = classic.emigrants() else { return false };
+        let Some(Kind::Classic(classic)) = found.filter(|_| config.migration.upgrades()) else { return };
+        let Some(members) = classic.emigrants() else { return };
         if members.len() >= config.consumer_max_size as usize {
-            return false;
+            return;
         }
         let generation = classic.generation();
         let mut turn = Turn { now, config: &config, group: id, out };
@@ -175,7 +175,6 @@ impl GroupCoordinator {
         let mut turn = Turn { now, config: &config, group: id, out };
         consumer.immigrate(&mut turn, topics, generation, members);
         self.group_mut(id).kind = Kind::Consumer(consumer);
-        true
     }
 
     /// A group in which nobody speaks KIP-848 any more is a classic one again, if it may be.
@@ -430,16 +429,19 @@ impl GroupCoordinator {
         consumer::check(ask, client, &config)?;
         let id: Arc<str> = ask.group_id.into();
         let missing = || Err((ErrorCode::GroupIdNotFound, format!("Consumer group {id} not found.")));
+        let joins = ask.member_epoch == 0;
+        if joins && self.groups.get(&id).is_some_and(|group| !group.is_vacant()) {
+            self.upgrade(now, topics, &id, out);
+        }
         match self.groups.get(&id).map(|group| (&group.kind, group.is_vacant())) {
             Some((Kind::Consumer(_), _)) => {}
-            None | Some((Kind::Simple, _)) if ask.member_epoch != 0 => return missing(),
+            None | Some((Kind::Simple, _)) if !joins => return missing(),
             None if !self.has_room() => {
                 let text = format!("This coordinator has {} groups, as many as it may have.", self.groups.len());
                 return Err((ErrorCode::GroupMaxSizeReached, text));
             }
             None | Some((Kind::Simple, _)) => {}
-            Some((Kind::Classic(_), true)) if ask.member_epoch == 0 => self.clear(now, &id, out),
-            Some((Kind::Classic(_), _)) if ask.member_epoch == 0 && self.upgrade(now, topics, &id, out) => {}
+            Some((Kind::Classic(_), true)) if joins => self.clear(now, &id, out),
             Some((Kind::Classic(_), _)) => {
                 let text = format!("Group {id} is not a consumer group.");
                 return Err((ErrorCode::GroupIdNotFound, text));

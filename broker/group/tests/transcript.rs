@@ -248,10 +248,14 @@ impl Script {
         }
         match verb {
             "join" => {
-                let protocols = words.list("p").into_iter().map(|p| {
-                    let (name, metadata) = p.split_once(':').unwrap_or((p, ""));
-                    wire::join_group::JoinGroupRequestProtocol { name, metadata: metadata.as_bytes() }
-                });
+                let known: Vec<(&str, Vec<u8>)> = words
+                    .list("p")
+                    .into_iter()
+                    .map(|p| p.split_once(':').unwrap_or((p, "")))
+                    .map(|(name, metadata)| (name, subscription(metadata)))
+                    .collect();
+                let protocols =
+                    known.iter().map(|(name, metadata)| wire::join_group::JoinGroupRequestProtocol { name, metadata });
                 let ask = wire::JoinGroupRequest {
                     group_id: group,
                     session_timeout_ms: words.int("session", 10_000),
@@ -265,11 +269,11 @@ impl Script {
                 decide!(Request::Join(&ask, client));
             }
             "sync" => {
-                let given: Vec<(String, &str)> = words
+                let given: Vec<(String, Vec<u8>)> = words
                     .list("give")
                     .into_iter()
                     .map(|word| word.split_once(':').unwrap())
-                    .map(|(id, assignment)| (self.id(id), assignment))
+                    .map(|(id, given)| (self.id(id), assignment(given)))
                     .collect();
                 let ask = wire::SyncGroupRequest {
                     group_id: group,
@@ -282,7 +286,7 @@ impl Script {
                         .iter()
                         .map(|(id, assignment)| wire::sync_group::SyncGroupRequestAssignment {
                             member_id: id,
-                            assignment: assignment.as_bytes(),
+                            assignment,
                         })
                         .collect(),
                 };
@@ -409,7 +413,7 @@ impl Script {
                     if let Some(instance) = instance {
                         write!(text, "/{instance}").unwrap();
                     }
-                    write!(text, " {}", String::from_utf8_lossy(metadata)).unwrap();
+                    write!(text, " {}", subscription_text(metadata)).unwrap();
                 }
                 if joined.skip_assignment {
                     text.push_str("; skips the assignment");
@@ -417,7 +421,7 @@ impl Script {
             }
             Reply::Sync(Err(code)) => write!(text, "{}", code.code()).unwrap(),
             Reply::Sync(Ok((kind, protocol, assignment))) => {
-                write!(text, "{kind} {protocol} {}", String::from_utf8_lossy(assignment)).unwrap();
+                write!(text, "{kind} {protocol} {}", assignment_text(assignment)).unwrap();
             }
             Reply::Left(members) => {
                 for member in members {
@@ -489,7 +493,7 @@ impl Script {
                 let mut text = format!("{group} generation {} by {protocol}, led by {leader}", value.generation);
                 for member in &value.members {
                     let (subscription, assignment) =
-                        (String::from_utf8_lossy(&member.subscription), String::from_utf8_lossy(&member.assignment));
+                        (subscription_text(&member.subscription), assignment_text(&member.assignment));
                     write!(text, "; {} `{subscription}` `{assignment}`", self.short(&member.id)).unwrap();
                 }
                 text
@@ -528,8 +532,7 @@ impl Script {
         }
         write!(text, "{} `{}` `{}`", group.state, group.protocol_type, group.protocol).unwrap();
         for member in &group.members {
-            let (metadata, assignment) =
-                (String::from_utf8_lossy(&member.metadata), String::from_utf8_lossy(&member.assignment));
+            let (metadata, assignment) = (subscription_text(&member.metadata), assignment_text(&member.assignment));
             write!(text, "; {} `{metadata}` `{assignment}`", self.short(&member.id)).unwrap();
         }
     }
@@ -549,6 +552,57 @@ impl Script {
             }
         }
     }
+}
+
+/// `@t+u/t.0+u.1` is a subscription to t and u of who owns t-0 and u-1; all else stands for itself.
+fn subscription(text: &str) -> Vec<u8> {
+    use wire::consumer_protocol_subscription::TopicPartition;
+    let Some(text) = text.strip_prefix('@') else { return text.as_bytes().to_vec() };
+    let (topics, owned) = text.split_once('/').unwrap_or((text, ""));
+    let owned = partitions(owned);
+    let owned = owned.iter().map(|(topic, partitions)| TopicPartition { topic, partitions: partitions.clone().into() });
+    let body = wire::ConsumerProtocolSubscription {
+        topics: topics.split('+').collect(),
+        owned_partitions: owned.collect(),
+        ..Default::default()
+    };
+    wire::encode_value(1, &body)
+}
+
+/// `@t.0+u.1` is an assignment.
+fn assignment(text: &str) -> Vec<u8> {
+    use wire::consumer_protocol_assignment::TopicPartition;
+    let Some(text) = text.strip_prefix('@') else { return text.as_bytes().to_vec() };
+    let given = partitions(text);
+    let given = given.iter().map(|(topic, partitions)| TopicPartition { topic, partitions: partitions.clone().into() });
+    wire::encode_value(1, &wire::ConsumerProtocolAssignment { assigned_partitions: given.collect(), user_data: None })
+}
+
+fn partitions(text: &str) -> BTreeMap<&str, Vec<PartitionIndex>> {
+    let mut topics: BTreeMap<&str, Vec<PartitionIndex>> = BTreeMap::new();
+    for word in text.split('+').filter(|word| !word.is_empty()) {
+        let (topic, index) = word.split_once('.').unwrap();
+        topics.entry(topic).or_default().push(PartitionIndex(index.parse().unwrap()));
+    }
+    topics
+}
+
+fn subscription_text(bytes: &[u8]) -> String {
+    match wire::decode_embedded::<wire::ConsumerProtocolSubscription>(bytes) {
+        Ok(body) => format!("@{}", body.topics.iter().collect::<Vec<_>>().join("+")),
+        Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+fn assignment_text(bytes: &[u8]) -> String {
+    let Ok(body) = wire::decode_embedded::<wire::ConsumerProtocolAssignment>(bytes) else {
+        return String::from_utf8_lossy(bytes).into_owned();
+    };
+    let topics = body.assigned_partitions.iter().map(|topic| {
+        let indexes: Vec<i32> = topic.partitions.iter().map(|index| index.0).collect();
+        format!("{}{indexes:?}", topic.topic)
+    });
+    format!("@{}", topics.collect::<Vec<_>>().join("+"))
 }
 
 fn now(ms: u64) -> Now {
@@ -601,6 +655,11 @@ fn static_members() {
 #[test]
 fn offsets() {
     run("offsets");
+}
+
+#[test]
+fn migration() {
+    run("migration");
 }
 
 #[test]

@@ -354,9 +354,10 @@ fn a_consumer_group_over_two_shards() {
 
 #[test]
 fn a_stop_lets_waiting_members_go() {
-    let (mut world, [first, second], _) = world();
+    let mut world = World::with(2, limits(), &[("offsets.topic.num.partitions", "5")]);
+    let [first, second] = [world.connect(0), world.connect(1)];
+    find(&mut world, first, "any");
     for group in ["a", "b"] {
-        find(&mut world, first, group);
         // One waits for the end of the delay, one behind the other shard.
         enter(&mut world, if group == "a" { first } else { second }, group);
     }
