@@ -419,8 +419,12 @@ impl Shard {
 
     /// What is flushed is committed: a cluster of one has nobody else to ask.
     pub(crate) fn groups_flushed(&mut self, log: LogId, end: Offset, out: &mut Effects) {
-        let found = self.groups.coordinators.values_mut().find(|coordinator| coordinator.log == log);
-        let Some(coordinator) = found else { return };
+        let Some((partition, _)) = self.logs.by_id(log) else { return };
+        if self.groups.topic != Some(partition.topic) {
+            return;
+        }
+        let found = self.groups.coordinators.get_mut(&partition.index.0);
+        let Some(coordinator) = found.filter(|coordinator| coordinator.log == log) else { return };
         let mut replies = Vec::new();
         let epoch = coordinator.runtime.epoch();
         coordinator.runtime.committed(epoch, end, &mut replies);

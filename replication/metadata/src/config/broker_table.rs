@@ -84,7 +84,7 @@ pub(super) const BROKER: &[Definition] = &[
     define("group.consumer.max.heartbeat.interval.ms", Kind::Int, Some("15000"), Rule::Range(1, INT), FIXED, ""),
     define("group.consumer.max.session.timeout.ms", Kind::Int, Some("60000"), Rule::Range(1, INT), FIXED, ""),
     define("group.consumer.max.size", Kind::Int, Some("2147483647"), Rule::Range(1, INT), FIXED, "How many members a consumer group takes."),
-    define("group.consumer.migration.policy", Kind::String, Some("bidirectional"), Rule::OneOfAnyCase(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]), FIXED, ""),
+    define("group.consumer.migration.policy", Kind::String, Some("bidirectional"), Rule::OneOfAnyCase(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]), FIXED, "Which groups may change between the classic and the consumer protocol while they have members."),
     define("group.consumer.min.assignment.interval.ms", Kind::Int, Some("0"), Rule::Range(0, INT), FIXED, ""),
     define("group.consumer.min.heartbeat.interval.ms", Kind::Int, Some("5000"), Rule::Range(1, INT), FIXED, ""),
     define("group.consumer.min.session.timeout.ms", Kind::Int, Some("45000"), Rule::Range(1, INT), FIXED, ""),
