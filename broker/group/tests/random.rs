@@ -10,7 +10,7 @@ use ringmain_types::*;
 use ringmain_wire as wire;
 
 const TOPICS: [&str; 3] = ["a", "b", "c"];
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 300;
 const STEPS: usize = 300;
 /// Rounds of heartbeats in peace after which everything must be in its place.
 const PEACE: usize = 40;
@@ -174,7 +174,8 @@ impl Play {
             member_id: &id,
             member_epoch: member.epoch,
             instance_id: instance.as_deref(),
-            rebalance_timeout_ms: if joins { 20_000 } else { -1 },
+            // Kafka's clients say everything again when an answer is missing, and are told everything.
+            rebalance_timeout_ms: if says { 20_000 } else { -1 },
             subscribed_topic_names: says.then(|| reads.iter().copied().collect()),
             topic_partitions: says.then(|| owned.into_iter().map(topic).collect()),
             ..Default::default()
