@@ -292,10 +292,8 @@ impl Play {
         }
         let owned: Owned = self.members.iter().flat_map(|member| member.owned.iter().copied()).collect();
         let read: BTreeSet<&str> = self.members.iter().flat_map(|member| member.reads.iter().copied()).collect();
-        let all: Owned = read
-            .iter()
-            .flat_map(|name| (0..self.world.0[name] as i32).map(|index| (id_of(name), index)))
-            .collect();
+        let all: Owned =
+            read.iter().flat_map(|name| (0..self.world.0[name] as i32).map(|index| (id_of(name), index))).collect();
         assert_eq!(owned, all, "everything that is read has an owner");
         assert_eq!(self.describe().state, "Stable");
         self.restart();
