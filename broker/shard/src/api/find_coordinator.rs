@@ -7,7 +7,7 @@ use ringmain_wire::find_coordinator::Coordinator;
 use ringmain_wire::{FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse};
 
 use super::local::{Local, LocalContext};
-use super::{body, frame};
+use super::{answered, body};
 
 /// Key types.
 const GROUP: i8 = 0;
@@ -54,5 +54,5 @@ pub(super) fn answer(
             ..Default::default()
         },
     };
-    Ok(Local::Reply(frame(&FIND_COORDINATOR, request, &reply)))
+    Ok(Local::Reply(answered(&FIND_COORDINATOR, request, &reply, [error])))
 }
