@@ -38,7 +38,7 @@ pub trait Machine {
     fn replay(&mut self, now: Now, record: &Self::Record);
 
     /// Everything was replayed: liveness begins now.
-    fn loaded(&mut self, now: Now);
+    fn loaded(&mut self, now: Now, world: &Self::World);
 
     /// Key and value of a record; no value is a tombstone.
     fn encode(record: &Self::Record) -> (Vec<u8>, Option<Vec<u8>>);

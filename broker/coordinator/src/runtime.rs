@@ -73,11 +73,11 @@ impl<M: Machine> Runtime<M> {
     }
 
     /// All of the log, which ends at `end`, was loaded: from now on requests are decided.
-    pub fn serve(&mut self, now: Now, end: Offset) {
+    pub fn serve(&mut self, now: Now, world: &M::World, end: Offset) {
         assert!(!self.loaded && end >= self.next);
         self.loaded = true;
         (self.next, self.appended, self.committed) = (end, end, end);
-        self.machine.loaded(now);
+        self.machine.loaded(now, world);
     }
 
     pub fn epoch(&self) -> LeaderEpoch {
@@ -237,7 +237,7 @@ mod tests {
         fn replay(&mut self, _: Now, record: &i64) {
             self.total += record;
         }
-        fn loaded(&mut self, _: Now) {}
+        fn loaded(&mut self, _: Now, (): &()) {}
         fn encode(record: &i64) -> Written {
             (record.to_be_bytes().into(), None)
         }
@@ -248,7 +248,7 @@ mod tests {
 
     fn serving() -> Runtime<Sum> {
         let mut runtime = Runtime::new(Sum::default(), EPOCH, Offset(0));
-        runtime.serve(NOW, Offset(0));
+        runtime.serve(NOW, &(), Offset(0));
         runtime
     }
 
@@ -327,7 +327,7 @@ mod tests {
         }
         assert_eq!(runtime.load(NOW, Offset(5), &[0; 8], None), Err(ErrorCode::CorruptMessage));
         assert_eq!(runtime.load(NOW, Offset(6), &[0; 3], None), Err(ErrorCode::CorruptMessage));
-        runtime.serve(NOW, Offset(9));
+        runtime.serve(NOW, &(), Offset(9));
         assert_eq!((runtime.next(), runtime.machine().total), (Offset(9), 30));
         assert_eq!(ask(&mut runtime, 2, 0), [(2, 30)]);
     }

@@ -98,6 +98,18 @@ impl Default for GroupLimits {
     }
 }
 
+impl GroupConfig {
+    /// What holds for a group with configs of its own.
+    pub(crate) fn with(&self, own: crate::GroupOverrides) -> GroupConfig {
+        GroupConfig {
+            consumer_session_timeout_ms: own.session_timeout_ms,
+            consumer_heartbeat_interval_ms: own.heartbeat_interval_ms,
+            consumer_assignment_interval_ms: own.assignment_interval_ms.into(),
+            ..self.clone()
+        }
+    }
+}
+
 impl Default for GroupConfig {
     fn default() -> Self {
         GroupConfig {

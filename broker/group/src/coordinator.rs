@@ -47,6 +47,11 @@ impl GroupCoordinator {
         self.groups.is_empty()
     }
 
+    /// What holds for this group.
+    fn config_of(&self, topics: &dyn Topics, id: &str) -> Arc<GroupConfig> {
+        topics.overrides(id).map_or_else(|| self.config.clone(), |own| Arc::new(self.config.with(own)))
+    }
+
     fn group_mut(&mut self, id: &Arc<str>) -> &mut Group {
         self.groups.entry(id.clone()).or_default()
     }
@@ -148,9 +153,9 @@ impl GroupCoordinator {
         then: impl FnOnce(&mut ConsumerGroup, &mut Turn) -> T,
     ) -> Option<T> {
         let id = self.groups.get_key_value(id)?.0.clone();
+        let config = self.config_of(topics, &id);
         let group = self.groups.get_mut(&id)?;
         let Kind::Consumer(consumer) = &mut group.kind else { return None };
-        let config = self.config.clone();
         let mut turn = Turn { now, config: &config, group: &id, out };
         let result = then(consumer, &mut turn);
         self.downgrade_if_all_are_classic(now, topics, &id, out);
@@ -160,7 +165,7 @@ impl GroupCoordinator {
 
     /// A classic group with members becomes a KIP-848 group, if it may and its members say what they read.
     fn upgrade(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) {
-        let config = self.config.clone();
+        let config = self.config_of(topics, id);
         let found = self.groups.get_mut(id).map(|group| &mut group.kind);
         let Some(Kind::Classic(classic)) = found.filter(|_| config.migration.upgrades()) else { return };
         let Some(members) = classic.emigrants() else { return };
@@ -179,7 +184,7 @@ impl GroupCoordinator {
 
     /// A group in which nobody speaks KIP-848 any more is a classic one again, if it may be.
     fn downgrade_if_all_are_classic(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) {
-        let config = self.config.clone();
+        let config = self.config_of(topics, id);
         let found = self.groups.get(id).map(|group| &group.kind);
         let Some(Kind::Consumer(consumer)) = found.filter(|_| config.migration.downgrades()) else { return };
         let turn = Turn { now, config: &config, group: id, out };
@@ -425,7 +430,7 @@ impl GroupCoordinator {
         client: &Client,
         out: &mut Out,
     ) -> Result<consumer::Heartbeat, (ErrorCode, String)> {
-        let config = self.config.clone();
+        let config = self.config_of(topics, ask.group_id);
         consumer::check(ask, client, &config)?;
         let id: Arc<str> = ask.group_id.into();
         let missing = || Err((ErrorCode::GroupIdNotFound, format!("Consumer group {id} not found.")));
@@ -560,7 +565,7 @@ impl Machine for GroupCoordinator {
         let due: Vec<Arc<str>> =
             self.wakes.iter().take_while(|(at, _)| *at <= now.mono).map(|(_, id)| id.clone()).collect();
         for id in due {
-            let config = self.config.clone();
+            let config = self.config_of(topics, &id);
             let Some(group) = self.groups.get_mut(&id) else { continue };
             let mut turn = Turn { now, config: &config, group: &id, out };
             match &mut group.kind {
@@ -632,10 +637,11 @@ impl Machine for GroupCoordinator {
         }
     }
 
-    fn loaded(&mut self, now: Now) {
+    fn loaded(&mut self, now: Now, topics: &dyn Topics) {
         let ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
         for id in ids {
-            let session_ms = self.config.consumer_session_timeout_ms;
+            let own = topics.overrides(&id).map(|own| own.session_timeout_ms);
+            let session_ms = own.unwrap_or(self.config.consumer_session_timeout_ms);
             match self.groups.get_mut(&id).map(|group| &mut group.kind) {
                 Some(Kind::Classic(classic)) => classic.loaded(now),
                 Some(Kind::Consumer(consumer)) => consumer.loaded(now, session_ms),

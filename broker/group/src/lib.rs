@@ -29,7 +29,7 @@ pub use request::{
     FetchOffsets, FetchTopic, FetchedOffset, JoinReply, Joined, JoinedMember, LeftMember, Listed, OffsetTopic, Reply,
     Request, SyncReply,
 };
-pub use topics::Topics;
+pub use topics::{GroupOverrides, Topics};
 
 /// The partition of `__consumer_offsets` that a group belongs to, as in Kafka: `abs(hashCode) % partitions` of the Java string.
 pub fn partition_of(group: &str, partitions: i32) -> i32 {

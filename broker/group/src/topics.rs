@@ -4,7 +4,15 @@ use std::sync::Arc;
 
 use ringmain_types::TopicId;
 
-/// The topics of one cluster image.
+/// What a group's own configs say, already within the broker's bounds; milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupOverrides {
+    pub session_timeout_ms: i32,
+    pub heartbeat_interval_ms: i32,
+    pub assignment_interval_ms: i32,
+}
+
+/// The topics of one cluster image, and the configs of its groups.
 pub trait Topics {
     /// Id and number of partitions.
     fn by_name(&self, name: &str) -> Option<(TopicId, u32)>;
@@ -13,4 +21,8 @@ pub trait Topics {
     fn version(&self) -> i64;
     /// All names that a pattern may match, in order; internal topics are left out.
     fn names(&self) -> Box<dyn Iterator<Item = Arc<str>> + '_>;
+    /// `None` for a group without configs of its own.
+    fn overrides(&self, _group: &str) -> Option<GroupOverrides> {
+        None
+    }
 }

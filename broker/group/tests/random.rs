@@ -82,7 +82,7 @@ fn now(ms: u64) -> Now {
     Now { mono: Instant(ms * 1_000_000), wall: WallMs(ms as i64) }
 }
 
-fn loaded(log: &[(Vec<u8>, Option<Vec<u8>>)], epoch: i32, at: u64) -> Runtime<GroupCoordinator> {
+fn loaded(world: &World, log: &[(Vec<u8>, Option<Vec<u8>>)], epoch: i32, at: u64) -> Runtime<GroupCoordinator> {
     let last: BTreeMap<&[u8], usize> = log.iter().enumerate().map(|(at, (key, _))| (&key[..], at)).collect();
     let mut runtime = Runtime::new(GroupCoordinator::new(Arc::default()), LeaderEpoch(epoch), Offset(0));
     for (offset, (key, value)) in log.iter().enumerate() {
@@ -90,7 +90,7 @@ fn loaded(log: &[(Vec<u8>, Option<Vec<u8>>)], epoch: i32, at: u64) -> Runtime<Gr
             runtime.load(now(at), Offset(offset as i64), key, value.as_deref()).unwrap();
         }
     }
-    runtime.serve(now(at), Offset(log.len() as i64));
+    runtime.serve(now(at), world, Offset(log.len() as i64));
     runtime
 }
 
@@ -98,7 +98,7 @@ impl Play {
     fn new(seed: u64) -> Play {
         let mut random = Random(seed);
         let world = World(TOPICS.iter().map(|name| (*name, 1 + random.below(6) as u32)).collect(), 1);
-        let runtime = loaded(&[], 0, 0);
+        let runtime = loaded(&world, &[], 0, 0);
         Play { random, now_ms: 0, world, runtime, epoch: 0, log: vec![], waiters: 0, members: vec![], born: 0 }
     }
 
@@ -141,7 +141,7 @@ impl Play {
     fn restart(&mut self) {
         let before = self.describe();
         self.epoch += 1;
-        self.runtime = loaded(&self.log, self.epoch, self.now_ms);
+        self.runtime = loaded(&self.world, &self.log, self.epoch, self.now_ms);
         let after = self.describe();
         if before.error == ErrorCode::None {
             assert_eq!(after, before, "what was said stands");

@@ -18,6 +18,7 @@ use ringmain_wire as wire;
 struct World {
     topics: BTreeMap<Arc<str>, (TopicId, u32)>,
     version: i64,
+    overrides: BTreeMap<String, GroupOverrides>,
 }
 
 impl Topics for World {
@@ -32,6 +33,9 @@ impl Topics for World {
     }
     fn names(&self) -> Box<dyn Iterator<Item = Arc<str>> + '_> {
         Box::new(self.topics.keys().cloned())
+    }
+    fn overrides(&self, group: &str) -> Option<GroupOverrides> {
+        self.overrides.get(group).copied()
     }
 }
 
@@ -82,7 +86,7 @@ impl<'a> Words<'a> {
 impl Script {
     fn new() -> Script {
         let config = GroupConfig::default();
-        let runtime = Script::runtime(&config, LeaderEpoch(0), &Log::new(), 0);
+        let runtime = Script::runtime(&config, LeaderEpoch(0), &Log::new(), (&World::default(), 0));
         Script {
             config,
             runtime,
@@ -102,7 +106,8 @@ impl Script {
     }
 
     /// A coordinator that loaded what compaction leaves of this log.
-    fn runtime(config: &GroupConfig, epoch: LeaderEpoch, log: &Log, now_ms: u64) -> Runtime<GroupCoordinator> {
+    fn runtime(config: &GroupConfig, epoch: LeaderEpoch, log: &Log, at: (&World, u64)) -> Runtime<GroupCoordinator> {
+        let (world, now_ms) = at;
         let last: BTreeMap<&[u8], usize> = log.iter().enumerate().map(|(at, (key, _))| (&key[..], at)).collect();
         let mut runtime = Runtime::new(GroupCoordinator::new(Arc::new(config.clone())), epoch, Offset(0));
         for (at, (key, value)) in log.iter().enumerate() {
@@ -111,7 +116,7 @@ impl Script {
                 runtime.load(now(now_ms), Offset(at as i64), key, value.as_deref()).unwrap();
             }
         }
-        runtime.serve(now(now_ms), Offset(log.len() as i64));
+        runtime.serve(now(now_ms), world, Offset(log.len() as i64));
         runtime
     }
 
@@ -156,6 +161,15 @@ impl Script {
                 self.world.version += 1;
                 self.world.topics.remove(words.plain[1]);
             }
+            "settings" => {
+                let number = |key| words.int(key, 0);
+                let own = GroupOverrides {
+                    session_timeout_ms: number("session"),
+                    heartbeat_interval_ms: number("heartbeat"),
+                    assignment_interval_ms: number("interval"),
+                };
+                self.world.overrides.insert(words.plain[1].into(), own);
+            }
             "wait" => {
                 let until = self.now_ms + words.plain[1].parse::<u64>().unwrap();
                 self.wait(until, &mut out);
@@ -163,7 +177,7 @@ impl Script {
             "restart" => {
                 self.epoch += 1;
                 self.names.clear();
-                self.runtime = Script::runtime(&self.config, LeaderEpoch(self.epoch), &self.log, self.now_ms);
+                self.runtime = Script::runtime(&self.config, LeaderEpoch(self.epoch), &self.log, (&self.world, self.now_ms));
             }
             "log" => {
                 for (key, value) in self.log.clone().iter().skip(words.int("from", 0)) {
@@ -188,7 +202,7 @@ impl Script {
         config.limits.members_max = words.int("members", config.limits.members_max);
         config.limits.offsets_max = words.int("offsets", config.limits.offsets_max);
         config.limits.member_bytes_max = words.int("bytes", config.limits.member_bytes_max);
-        self.runtime = Script::runtime(config, LeaderEpoch(self.epoch), &self.log, self.now_ms);
+        self.runtime = Script::runtime(config, LeaderEpoch(self.epoch), &self.log, (&self.world, self.now_ms));
     }
 
     /// Everything that falls due, each at its time.

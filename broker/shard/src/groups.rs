@@ -14,10 +14,11 @@ use ringmain_coordinator::{Append, Replies, Runtime, Waiter};
 use ringmain_disk::DiskError;
 use ringmain_group::{
     Assignor, Client, CommitOffset, CommitOffsets, FetchOffsets, FetchTopic, GroupConfig, GroupCoordinator,
-    GroupLimits, Migration, Reply, Topics,
+    GroupLimits, GroupOverrides, Migration, Reply, Topics,
 };
 use ringmain_log::{AppendAs, AppendError, FlushMode, ReadAt, ReadResult, ReadToken, Slices};
-use ringmain_metadata::{BrokerConfig, ClusterImage, OFFSETS_TOPIC};
+use ringmain_metadata::config::Layers;
+use ringmain_metadata::{BrokerConfig, ClusterImage, GroupSettings, OFFSETS_TOPIC};
 use ringmain_session::Request;
 use ringmain_types::*;
 use ringmain_wire as wire;
@@ -34,24 +35,42 @@ const LOAD_READS: usize = 4;
 /// When there was no room for a batch, or none to read into.
 const RETRY_MS: u64 = 10;
 
-/// The topics of one image.
-struct ImageTopics(Arc<ClusterImage>);
+/// The topics and group configs of one image.
+struct ImageTopics {
+    image: Arc<ClusterImage>,
+    properties: Arc<BrokerConfig>,
+    broker: BrokerId,
+}
 
 impl Topics for ImageTopics {
     fn by_name(&self, name: &str) -> Option<(TopicId, u32)> {
-        self.0.topic(name).map(|topic| (topic.id, topic.partitions.len() as u32))
+        self.image.topic(name).map(|topic| (topic.id, topic.partitions.len() as u32))
     }
     fn by_id(&self, id: TopicId) -> Option<(Arc<str>, u32)> {
-        self.0.topics.get(&id).map(|topic| (topic.name.clone(), topic.partitions.len() as u32))
+        self.image.topics.get(&id).map(|topic| (topic.name.clone(), topic.partitions.len() as u32))
     }
     fn version(&self) -> i64 {
-        self.0.next.0
+        self.image.next.0
     }
     fn names(&self) -> Box<dyn Iterator<Item = Arc<str>> + '_> {
-        let clients = self.0.topics.values().filter(|topic| !topic.internal);
+        let clients = self.image.topics.values().filter(|topic| !topic.internal);
         let mut names: Vec<Arc<str>> = clients.map(|topic| topic.name.clone()).collect();
         names.sort_unstable();
         Box::new(names.into_iter())
+    }
+    fn overrides(&self, group: &str) -> Option<GroupOverrides> {
+        let own = self.image.group_configs.get(group);
+        // The broker's own may change while it runs; without a change it is what coordinators were made with.
+        if own.is_none() && self.image.broker_configs.is_empty() {
+            return None;
+        }
+        let layers = Layers::new(&self.image, &self.properties, self.broker);
+        let found = GroupSettings::resolve(&layers, own.map_or(&BTreeMap::new(), |own| own));
+        Some(GroupOverrides {
+            session_timeout_ms: found.session_timeout_ms,
+            heartbeat_interval_ms: found.heartbeat_interval_ms,
+            assignment_interval_ms: found.assignment_interval_ms,
+        })
     }
 }
 
@@ -128,6 +147,11 @@ impl Groups {
 }
 
 impl Shard {
+    fn image_topics(&self) -> ImageTopics {
+        let (image, properties) = (self.image.clone(), self.broker_config.clone());
+        ImageTopics { image, properties, broker: self.config.broker }
+    }
+
     /// A call to a coordinator.
     pub(crate) fn serve_group(&mut self, now: Now, id: CallId, at: Partition, ask: GroupAsk, out: &mut Effects) {
         let found = self.groups.coordinators.get(&at.index.0);
@@ -177,7 +201,7 @@ impl Shard {
         ask: &GroupAsk,
     ) -> Result<Replies<GroupCoordinator>, Return> {
         use ringmain_group::Request as Ask;
-        let topics = ImageTopics(self.image.clone());
+        let topics = self.image_topics();
         let random = self.groups.random();
         let Groups { coordinators, pending, .. } = &mut self.groups;
         let Some(coordinator) = coordinators.get_mut(&index) else {
@@ -306,6 +330,7 @@ impl Shard {
     }
 
     fn group_load_one(&mut self, now: Now, index: i32) {
+        let topics = self.image_topics();
         let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
         if coordinator.runtime.is_loaded() || coordinator.failed || coordinator.read.is_some() {
             return;
@@ -313,7 +338,7 @@ impl Shard {
         let (log, from) = (coordinator.log, coordinator.runtime.next());
         let end = self.store.end(log);
         if from >= end {
-            coordinator.runtime.serve(now, end);
+            coordinator.runtime.serve(now, &topics, end);
             return;
         }
         let bytes_max = LOAD_BYTES.min(self.config.limits.fetch_reply_bytes_max);
@@ -360,12 +385,13 @@ impl Shard {
     }
 
     fn group_tick(&mut self, now: Now, index: i32, out: &mut Effects) {
+        let topics = self.image_topics();
         let Some(coordinator) = self.groups.coordinators.get_mut(&index).filter(|found| !found.failed) else { return };
         if coordinator.runtime.deadline().is_none_or(|due| due > now.mono) {
             return;
         }
         let mut replies = Vec::new();
-        coordinator.runtime.tick(now, &ImageTopics(self.image.clone()), &mut replies);
+        coordinator.runtime.tick(now, &topics, &mut replies);
         self.groups_reply(replies, out);
     }
 

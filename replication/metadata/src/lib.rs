@@ -9,7 +9,7 @@ mod image;
 mod name;
 mod record;
 
-pub use config::{BrokerConfig, Entry, Kind, Source, Synonym, TopicConfig};
+pub use config::{BrokerConfig, Entry, GroupSettings, Kind, Source, Synonym, TopicConfig};
 pub use controller::{
     AlterConfig, AlterOperation, AlterResource, Assignment, Controller, ControllerConfig, CreatedTopic, Decision,
     NewPartitions, NewTopic, Refusal, ReplayError, TopicKey,

@@ -76,6 +76,8 @@ pub struct Limits {
     pub group_members_max: u32,
     /// Committed offsets of one group.
     pub group_offsets_max: u32,
+    /// Groups with configs of their own: every change of the image copies a pointer for each.
+    pub group_configs_max: u32,
     /// Decisions of one coordinator that wait for room in the log; past it requests are told to come again.
     pub coordinator_backlog_max: u32,
     /// Topics and partitions of the cluster.
@@ -142,6 +144,7 @@ impl Limits {
             groups_max: 100_000,
             group_members_max: 10_000,
             group_offsets_max: 1_000_000,
+            group_configs_max: 10_000,
             coordinator_backlog_max: 10_000,
             topics_max: 100_000,
             auto_create_topics_max: 1000,
@@ -197,6 +200,7 @@ impl Limits {
             groups_max: 16,
             group_members_max: 16,
             group_offsets_max: 64,
+            group_configs_max: 4,
             coordinator_backlog_max: 16,
             topics_max: 64,
             auto_create_topics_max: 8,
