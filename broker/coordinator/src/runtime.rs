@@ -97,6 +97,11 @@ impl<M: Machine> Runtime<M> {
         &self.machine
     }
 
+    /// For what is no record and no decision, such as what was told of it.
+    pub fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
     /// Decides; what may be answered at once comes back. While it loads, nothing is known: 14, and the client asks again.
     pub fn request(
         &mut self,

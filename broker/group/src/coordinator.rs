@@ -29,13 +29,21 @@ pub struct GroupCoordinator {
     pub(crate) groups: BTreeMap<Arc<str>, Group>,
     /// Each group's next moment, at the latest.
     wakes: BTreeSet<(Instant, Arc<str>)>,
+    /// Groups that metrics were not told of since they changed.
+    pub(crate) changed: BTreeSet<Arc<str>>,
     /// When offsets are looked through for expired ones, and from which group on.
     expiry: Option<(Instant, Option<Arc<str>>)>,
 }
 
 impl GroupCoordinator {
     pub fn new(config: Arc<GroupConfig>) -> GroupCoordinator {
-        GroupCoordinator { config, groups: BTreeMap::new(), wakes: BTreeSet::new(), expiry: None }
+        GroupCoordinator {
+            config,
+            groups: BTreeMap::new(),
+            wakes: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            expiry: None,
+        }
     }
 
     /// Groups that are known.
@@ -76,7 +84,15 @@ impl GroupCoordinator {
         }
     }
 
+    /// Metrics are to be told of this group. Who makes groups faster than they are told of has some left out.
+    fn mark(&mut self, id: &Arc<str>) {
+        if !self.changed.contains(id) && self.changed.len() < self.config.limits.groups_max as usize {
+            self.changed.insert(id.clone());
+        }
+    }
+
     fn forget(&mut self, id: &Arc<str>) {
+        self.mark(id);
         if let Some(group) = self.groups.remove(id)
             && let Some(wake) = group.wake
         {
@@ -141,6 +157,7 @@ impl GroupCoordinator {
             group.kind = Kind::Classic(Box::default());
         }
         self.classic(now, &id, out, |group, turn| group.join(turn, waiter, ask, client));
+        self.mark(&id);
     }
 
     /// Runs `then` on the KIP-848 group of this name.
@@ -257,6 +274,7 @@ impl GroupCoordinator {
         }
         let left = self.classic(now, ask.group_id, out, |group, turn| group.leave(turn, waiter, ask, version));
         if left.is_some() {
+            self.mark(&ask.group_id.into());
             return;
         }
         // There is no such group: nobody asked about is a member.
@@ -329,6 +347,9 @@ impl GroupCoordinator {
             let (group, topic, partition) = (id.clone(), offset.topic.into(), offset.partition);
             self.write(now, Record::Offset { group, topic, partition, value: Some(value) }, out);
             codes.push(ErrorCode::None);
+        }
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.commits += codes.iter().filter(|code| **code == ErrorCode::None).count() as u64;
         }
         Ok(codes)
     }
@@ -581,6 +602,7 @@ impl Machine for GroupCoordinator {
             self.downgrade_if_all_are_classic(now, topics, &id, out);
             self.reschedule(&id);
             self.forget_if_nothing(&id);
+            self.mark(&id);
             // What is due is done: the same moment does not come again.
             debug_assert!(self.groups.get(&id).is_none_or(|group| group.wake.is_none_or(|wake| wake > now.mono)));
         }
@@ -597,6 +619,7 @@ impl Machine for GroupCoordinator {
     }
 
     fn replay(&mut self, _: Now, record: &Record) {
+        self.mark(record.group());
         match record {
             Record::Offset { group, topic, partition, value } => {
                 if value.is_some() {

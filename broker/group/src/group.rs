@@ -47,6 +47,8 @@ pub(crate) enum Kind {
 pub(crate) struct Group {
     pub(crate) offsets: Offsets,
     pub(crate) kind: Kind,
+    /// Offsets committed since the coordinator was loaded.
+    pub(crate) commits: u64,
     /// The coordinator's place for it in its timers.
     pub(crate) wake: Option<Instant>,
 }

@@ -9,6 +9,7 @@ mod config;
 mod consumer;
 mod coordinator;
 mod describe;
+mod figures;
 mod group;
 mod offsets;
 mod record;
@@ -19,6 +20,7 @@ pub use assignor::Assignor;
 pub use config::{GroupConfig, GroupLimits, Migration};
 pub use consumer::Heartbeat as ConsumerHeartbeat;
 pub use coordinator::GroupCoordinator;
+pub use figures::Figures;
 pub use group::State;
 pub use offsets::CommittedOffset;
 pub use record::{

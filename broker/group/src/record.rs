@@ -55,6 +55,21 @@ pub enum Record {
     },
 }
 
+impl Record {
+    pub fn group(&self) -> &Arc<str> {
+        match self {
+            Record::Offset { group, .. }
+            | Record::Classic { group, .. }
+            | Record::GroupEpoch { group, .. }
+            | Record::Member { group, .. }
+            | Record::TargetEpoch { group, .. }
+            | Record::Target { group, .. }
+            | Record::Current { group, .. }
+            | Record::Regex { group, .. } => group,
+        }
+    }
+}
+
 /// Partitions by topic.
 pub type Assignment = BTreeMap<TopicId, BTreeSet<i32>>;
 

@@ -152,7 +152,9 @@ impl NoteSink for LogLines {
             | Note::Visible { .. }
             | Note::Request { .. }
             | Note::Traffic { .. }
-            | Note::Log { .. } => {}
+            | Note::Log { .. }
+            | Note::Group { .. }
+            | Note::Groups { .. } => {}
         }
     }
 }

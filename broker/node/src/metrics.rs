@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use ringmain_metadata::ClusterImage;
 use ringmain_session::Close;
-use ringmain_shard::{Note, Phases};
+use ringmain_shard::{Figures, Note, Phases};
 use ringmain_types::{ErrorCode, Limits, Now, Partition, ShardId};
 use ringmain_wire::APIS;
 
@@ -108,6 +108,10 @@ pub(crate) struct Core {
     pub(crate) no_space: Counter,
     /// In the order of `Gauges`.
     pub(crate) gauges: [Counter; GAUGES.len()],
+    /// Groups that the core's coordinators know.
+    pub(crate) groups_known: Counter,
+    pub(crate) groups_left_out: Counter,
+    pub(crate) groups: Mutex<Vec<(Arc<str>, Arc<Figures>)>>,
     /// What was left out of `partitions` because there are too many.
     pub(crate) partitions_left_out: Counter,
     pub(crate) partitions: Mutex<Vec<Arc<PartitionCell>>>,
@@ -152,6 +156,7 @@ pub struct Metrics {
     /// Rises with each image.
     images: AtomicU64,
     partitions_per_core_max: usize,
+    groups_per_core_max: usize,
 }
 
 /// Whether a node should be sent clients.
@@ -169,6 +174,7 @@ impl Metrics {
             image: Mutex::new(None),
             images: AtomicU64::new(0),
             partitions_per_core_max: limits.metric_partitions_max as usize,
+            groups_per_core_max: limits.metric_groups_max as usize,
         })
     }
 
@@ -180,8 +186,10 @@ impl Metrics {
             metrics: self.clone(),
             core,
             cells: BTreeMap::new(),
+            groups: BTreeMap::new(),
             images: 0,
             unlisted: false,
+            unlisted_groups: false,
             unpublished: None,
         })
     }
@@ -232,6 +240,9 @@ impl Core {
             bytes_out: Counter::default(),
             no_space: Counter::default(),
             gauges: Default::default(),
+            groups_known: Counter::default(),
+            groups_left_out: Counter::default(),
+            groups: Mutex::new(Vec::new()),
             partitions_left_out: Counter::default(),
             partitions: Mutex::new(Vec::new()),
         }
@@ -273,10 +284,13 @@ struct CoreSink {
     metrics: Arc<Metrics>,
     core: usize,
     cells: BTreeMap<Partition, Arc<PartitionCell>>,
+    groups: BTreeMap<Arc<str>, Arc<Figures>>,
     /// The image whose topics `cells` was last compared with.
     images: u64,
     /// `cells` changed and the admin thread was not told yet.
     unlisted: bool,
+    /// As `unlisted`, for `groups`.
+    unlisted_groups: bool,
     /// An image that the admin thread was not told of yet.
     unpublished: Option<Arc<ClusterImage>>,
 }
@@ -329,6 +343,28 @@ impl CoreSink {
         {
             *listed = self.cells.values().cloned().collect();
             self.unlisted = false;
+        }
+    }
+
+    fn group(&mut self, group: &Arc<str>, figures: Option<&Arc<Figures>>) {
+        match figures {
+            Some(figures) => {
+                if !self.groups.contains_key(group) && self.groups.len() >= self.metrics.groups_per_core_max {
+                    return self.core().groups_left_out.add(1);
+                }
+                self.groups.insert(group.clone(), figures.clone());
+            }
+            None => drop(self.groups.remove(group)),
+        }
+        self.unlisted_groups = true;
+    }
+
+    fn list_groups(&mut self) {
+        if self.unlisted_groups
+            && let Ok(mut listed) = self.metrics.cores[self.core].groups.try_lock()
+        {
+            *listed = self.groups.iter().map(|(group, figures)| (group.clone(), figures.clone())).collect();
+            self.unlisted_groups = false;
         }
     }
 
@@ -396,6 +432,8 @@ impl NoteSink for CoreSink {
                     cell.high_watermark.set(u64::try_from(report.end.0).unwrap_or(0));
                 }
             }
+            Note::Group { group, figures } => self.group(group, figures.as_ref()),
+            Note::Groups { count } => self.core().groups_known.set(u64::from(*count)),
             Note::NoSpace { .. } => self.core().no_space.add(1),
             Note::Truncated { .. } | Note::SpaceAgain { .. } => {}
         }
@@ -410,6 +448,7 @@ impl NoteSink for CoreSink {
         self.publish();
         self.compare_with_image();
         self.list();
+        self.list_groups();
     }
 }
 

@@ -25,7 +25,7 @@ use ringmain_wire as wire;
 
 use crate::dispatch::body;
 use crate::mesh::{CallId, FetchGroup, GroupAsk, Return};
-use crate::{Config, Effects, Shard};
+use crate::{Config, Effects, Note, Shard};
 
 /// Decisions of one turn go into batches of about this.
 const BATCH_BYTES: usize = 256 << 10;
@@ -103,6 +103,10 @@ pub(crate) struct Groups {
     waiters: u64,
     /// Logs came or went.
     look: bool,
+    /// Something was decided or read since the last turn's end. Most turns have nothing for coordinators to do, and there may be fifty.
+    touched: bool,
+    /// The earliest moment of any coordinator, as of the last turn's end that had something to do.
+    due: Option<Instant>,
     retry: Option<Instant>,
     /// Keys member ids; differs at every start.
     seed: u64,
@@ -119,6 +123,8 @@ impl Groups {
             pending: BTreeMap::new(),
             waiters: 0,
             look: false,
+            touched: false,
+            due: None,
             retry: None,
             seed: mixed(config.seed ^ u64::from(config.shard.0) << 48),
             drawn: 0,
@@ -134,9 +140,30 @@ impl Groups {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.due.into_iter().chain(self.retry).min()
+    }
+
+    fn next_due(&self) -> Option<Instant> {
         let served = self.coordinators.values().filter(|coordinator| !coordinator.failed);
-        let due = served.filter_map(|coordinator| coordinator.runtime.deadline());
-        due.chain(self.retry).min()
+        served.filter_map(|coordinator| coordinator.runtime.deadline()).min()
+    }
+
+    pub(crate) fn any_changed(&self) -> bool {
+        self.coordinators.values().any(|coordinator| coordinator.runtime.machine().any_changed())
+    }
+
+    /// Tells of groups that changed since the last time; the rest is told the next time.
+    pub(crate) fn tell(&mut self, limits: &Limits, notes: &mut Vec<Note>) {
+        let (mut left, offsets_max) = (limits.metric_groups_max as usize, limits.metric_group_offsets_max as usize);
+        for coordinator in self.coordinators.values_mut().filter(|found| found.runtime.is_loaded()) {
+            let changed = coordinator.runtime.machine_mut().take_changed(left, offsets_max);
+            left -= changed.len();
+            notes.extend(
+                changed.into_iter().map(|(group, figures)| Note::Group { group, figures: figures.map(Arc::new) }),
+            );
+        }
+        let count: usize = self.coordinators.values().map(|coordinator| coordinator.runtime.machine().len()).sum();
+        notes.push(Note::Groups { count: count as u32 });
     }
 
     fn random(&mut self) -> u128 {
@@ -165,6 +192,7 @@ impl Shard {
         if let Some(code) = code {
             return self.answer(id, Return::Failed(code), out);
         }
+        self.groups.touched = true;
         self.groups.waiters += 1;
         let waiter = Waiter(self.groups.waiters);
         let pending = Pending { call: id, index: at.index.0, parked: false, refused: Vec::new() };
@@ -249,7 +277,12 @@ impl Shard {
     /// Once a turn: what came is loaded, what is due is done, what was decided is appended.
     pub(crate) fn groups_finish_turn(&mut self, now: Now, out: &mut Effects) {
         if std::mem::take(&mut self.groups.look) {
+            self.groups.touched = true;
             self.groups_look(now, out);
+        }
+        let is_due = self.groups.deadline().is_some_and(|due| due <= now.mono);
+        if !std::mem::take(&mut self.groups.touched) && !is_due {
+            return;
         }
         self.groups.retry = self.groups.retry.filter(|at| *at > now.mono);
         let indexes: Vec<i32> = self.groups.coordinators.keys().copied().collect();
@@ -258,6 +291,7 @@ impl Shard {
             self.group_tick(now, index, out);
             self.group_append(now, index, out);
         }
+        self.groups.due = self.groups.next_due();
     }
 
     /// Coordinators follow the logs of the offsets topic.
@@ -330,7 +364,6 @@ impl Shard {
     }
 
     fn group_load_one(&mut self, now: Now, index: i32) {
-        let topics = self.image_topics();
         let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
         if coordinator.runtime.is_loaded() || coordinator.failed || coordinator.read.is_some() {
             return;
@@ -338,7 +371,10 @@ impl Shard {
         let (log, from) = (coordinator.log, coordinator.runtime.next());
         let end = self.store.end(log);
         if from >= end {
-            coordinator.runtime.serve(now, &topics, end);
+            let topics = self.image_topics();
+            if let Some(coordinator) = self.groups.coordinators.get_mut(&index) {
+                coordinator.runtime.serve(now, &topics, end);
+            }
             return;
         }
         let bytes_max = LOAD_BYTES.min(self.config.limits.fetch_reply_bytes_max);
@@ -354,6 +390,7 @@ impl Shard {
     pub(crate) fn groups_read(&mut self, now: Now, token: ReadToken, result: ReadResult) {
         let found = self.groups.coordinators.iter_mut().find(|(_, coordinator)| coordinator.read == Some(token));
         let Some((&index, coordinator)) = found else { return };
+        self.groups.touched = true;
         coordinator.read = None;
         match result {
             ReadResult::Memory(_) => self.groups.retry = Some(now.mono.plus_ms(RETRY_MS)),
@@ -385,11 +422,12 @@ impl Shard {
     }
 
     fn group_tick(&mut self, now: Now, index: i32, out: &mut Effects) {
-        let topics = self.image_topics();
-        let Some(coordinator) = self.groups.coordinators.get_mut(&index).filter(|found| !found.failed) else { return };
-        if coordinator.runtime.deadline().is_none_or(|due| due > now.mono) {
+        let is_due = |found: &Coordinator| found.runtime.deadline().is_some_and(|due| due <= now.mono);
+        if !self.groups.coordinators.get(&index).is_some_and(|found| !found.failed && is_due(found)) {
             return;
         }
+        let topics = self.image_topics();
+        let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
         let mut replies = Vec::new();
         coordinator.runtime.tick(now, &topics, &mut replies);
         self.groups_reply(replies, out);

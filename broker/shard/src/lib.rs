@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use ringmain_buffer::Buf;
 use ringmain_disk::{DiskDone, DiskError, DiskOp};
+pub use ringmain_group::Figures;
 use ringmain_log::Recovery;
 use ringmain_metadata::ClusterImage;
 use ringmain_session::{Close, Incoming, Want};
@@ -150,6 +151,15 @@ pub enum Note {
         start: Offset,
         end: Offset,
         size_bytes: u64,
+    },
+    /// A group that changed, at most once a second; `None` when it is gone.
+    Group {
+        group: Arc<str>,
+        figures: Option<Arc<Figures>>,
+    },
+    /// How many groups this shard's coordinators know.
+    Groups {
+        count: u32,
     },
     Stopped,
 }

@@ -228,7 +228,7 @@ impl Shard {
         while let Some(worst) = self.sessions.worst_holder() {
             self.close(worst, Close::Memory, out);
         }
-        if self.logs.any_changed() && !self.log_notes_due {
+        if !self.log_notes_due && (self.logs.any_changed() || self.groups.any_changed()) {
             self.log_notes_due = true;
             self.timers.set(now.mono.plus_ms(LOG_NOTES_MS), Timer::LogNotes);
         }
@@ -253,6 +253,9 @@ impl Shard {
                 Timer::LogNotes => {
                     self.log_notes_due = false;
                     self.logs.tell(&self.store, &mut out.notes);
+                    if self.groups.any_changed() {
+                        self.groups.tell(&self.config.limits, &mut out.notes);
+                    }
                 }
                 Timer::Retry(call) => {
                     if self.watches.cancel(call) {

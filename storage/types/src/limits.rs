@@ -97,6 +97,10 @@ pub struct Limits {
     pub reads_inflight_max: u32,
     /// Partitions of one shard that have metric series of their own; the totals count all.
     pub metric_partitions_max: u32,
+    /// Groups of one shard that have metric series of their own, and that are told of at once.
+    pub metric_groups_max: u32,
+    /// Partitions that a group's lag is counted over.
+    pub metric_group_offsets_max: u32,
     /// How often retention is looked at (`log.retention.check.interval.ms`).
     pub retention_check_ms: u64,
     /// A start's first look at retention comes this much later: an operator whose clock is wrong has as long to see it, and what a
@@ -154,6 +158,8 @@ impl Limits {
             open_files_max: 4096,
             reads_inflight_max: 64,
             metric_partitions_max: 10_000,
+            metric_groups_max: 1_000,
+            metric_group_offsets_max: 10_000,
             retention_check_ms: 30_000,
             retention_first_ms: 30_000,
             background_bytes_per_turn: 1 << 20,
@@ -210,6 +216,8 @@ impl Limits {
             open_files_max: 16,
             reads_inflight_max: 4,
             metric_partitions_max: 8,
+            metric_groups_max: 4,
+            metric_group_offsets_max: 8,
             retention_check_ms: 1_000,
             retention_first_ms: 700,
             background_bytes_per_turn: 4 << 10,

@@ -235,6 +235,15 @@ impl ClassicGroup {
         }
     }
 
+    pub(crate) fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// -1 or 0 before the first.
+    pub(crate) fn generation_id(&self) -> i32 {
+        self.generation
+    }
+
     pub(crate) fn has_members(&self) -> bool {
         !self.members.is_empty()
     }
