@@ -45,9 +45,8 @@ impl GroupCoordinator {
             Kind::Consumer(consumer) => (consumer.members().len(), consumer.epoch()),
         };
         let known = group.offsets.iter().filter(|(.., offset)| offset.topic != TopicId::NONE);
-        let offsets = known
-            .take(offsets_max)
-            .map(|(_, index, offset)| (Partition { topic: offset.topic, index }, offset.offset));
+        let offsets =
+            known.take(offsets_max).map(|(_, index, offset)| (Partition { topic: offset.topic, index }, offset.offset));
         Some(Figures {
             members: members as u32,
             rebalances: u64::try_from(rebalances).unwrap_or(0),

@@ -177,7 +177,8 @@ impl Script {
             "restart" => {
                 self.epoch += 1;
                 self.names.clear();
-                self.runtime = Script::runtime(&self.config, LeaderEpoch(self.epoch), &self.log, (&self.world, self.now_ms));
+                self.runtime =
+                    Script::runtime(&self.config, LeaderEpoch(self.epoch), &self.log, (&self.world, self.now_ms));
             }
             "log" => {
                 for (key, value) in self.log.clone().iter().skip(words.int("from", 0)) {

@@ -247,11 +247,19 @@ fn groups(page: &mut Page, cores: &[Core]) {
             page.sample(name, &[("group", group)], value(at));
         }
     };
-    family("ringmain_group_lag_sum", "gauge", "Records that the group has not read, of all its partitions.", &|at| lags[at].0);
-    family("ringmain_group_lag_max", "gauge", "Records that the group has not read, of the worst partition.", &|at| lags[at].1);
+    family("ringmain_group_lag_sum", "gauge", "Records that the group has not read, of all its partitions.", &|at| {
+        lags[at].0
+    });
+    family("ringmain_group_lag_max", "gauge", "Records that the group has not read, of the worst partition.", &|at| {
+        lags[at].1
+    });
     family("ringmain_group_members", "gauge", "Members of the group.", &|at| u64::from(listed[at].1.members));
-    family("ringmain_group_rebalances_total", "counter", "Generations or epochs of the group.", &|at| listed[at].1.rebalances);
-    family("ringmain_group_offsets_committed_total", "counter", "Offsets that the group committed.", &|at| listed[at].1.commits);
+    family("ringmain_group_rebalances_total", "counter", "Generations or epochs of the group.", &|at| {
+        listed[at].1.rebalances
+    });
+    family("ringmain_group_offsets_committed_total", "counter", "Offsets that the group committed.", &|at| {
+        listed[at].1.commits
+    });
 }
 
 fn high_watermarks(cores: &[Core]) -> BTreeMap<Partition, u64> {

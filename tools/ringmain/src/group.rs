@@ -202,12 +202,7 @@ impl Topics {
     }
 }
 
-fn positions(
-    client: &mut Client,
-    name: &str,
-    topics: &Topics,
-    group: &Group,
-) -> Result<Vec<Position>, ClientError> {
+fn positions(client: &mut Client, name: &str, topics: &Topics, group: &Group) -> Result<Vec<Position>, ClientError> {
     let mut all: BTreeMap<(String, i32), (Option<i64>, Option<usize>)> = BTreeMap::new();
     for (at, offset) in committed(client, name, topics)? {
         all.entry(at).or_default().0 = Some(offset);
@@ -229,11 +224,7 @@ fn positions(
 }
 
 /// Everything that the group committed.
-fn committed(
-    client: &mut Client,
-    name: &str,
-    topics: &Topics,
-) -> Result<BTreeMap<(String, i32), i64>, ClientError> {
+fn committed(client: &mut Client, name: &str, topics: &Topics) -> Result<BTreeMap<(String, i32), i64>, ClientError> {
     let group = OffsetFetchRequestGroup { group_id: name, topics: None, ..Default::default() };
     let request = OffsetFetchRequest { group_id: name, groups: vec![group].into(), ..Default::default() };
     again_while_loading(|| {
@@ -245,14 +236,16 @@ fn committed(
         for topic in &reply.topics {
             let partitions = topic.partitions.iter().filter(|partition| partition.committed_offset.0 >= 0);
             found.extend(
-                partitions
-                    .map(|partition| ((topic.name.to_owned(), partition.partition_index.0), partition.committed_offset.0)),
+                partitions.map(|partition| {
+                    ((topic.name.to_owned(), partition.partition_index.0), partition.committed_offset.0)
+                }),
             );
         }
         for group in &reply.groups {
             check(name, group.error_code, None)?;
             for topic in &group.topics {
-                let Some(topic_name) = (if topic.name.is_empty() { topics.name(topic.topic_id) } else { Some(topic.name) })
+                let Some(topic_name) =
+                    (if topic.name.is_empty() { topics.name(topic.topic_id) } else { Some(topic.name) })
                 else {
                     continue;
                 };
@@ -391,13 +384,7 @@ fn target(to: &ResetTo, committed: Option<i64>, (start, end): (i64, i64), at_tim
     wanted.clamp(start, end.max(start))
 }
 
-fn reset(
-    connect: &Connect,
-    name: &str,
-    words: &[String],
-    to: &ResetTo,
-    dry_run: bool,
-) -> Result<(), ClientError> {
+fn reset(connect: &Connect, name: &str, words: &[String], to: &ResetTo, dry_run: bool) -> Result<(), ClientError> {
     let mut client = Client::connect(&connect.bootstrap)?;
     coordinator(&mut client, name)?;
     let topics = Topics::ask(&mut client)?;
@@ -506,7 +493,9 @@ fn delete(connect: &Connect, names: &[String]) -> Result<(), ClientError> {
             let reply: DeleteGroupsResponse<'_> = reply.read()?;
             reply.results.iter().try_for_each(|result| {
                 let message = match result.error_code {
-                    ErrorCode::NonEmptyGroup => Some("the group has members; stop them, or wait until their sessions end"),
+                    ErrorCode::NonEmptyGroup => {
+                        Some("the group has members; stop them, or wait until their sessions end")
+                    }
                     ErrorCode::GroupIdNotFound | ErrorCode::NotCoordinator => {
                         Some("there is no such group; `group list` shows those there are")
                     }
@@ -569,9 +558,13 @@ mod tests {
             epoch: Some(3),
             members: vec![member("m1", &[0]), member("m2", &[])],
         };
-        let position = |partition, committed, end, member| Position { topic: "t".into(), partition, committed, end, member };
-        let positions =
-            [position(0, Some(5), Some(9), Some(0)), position(1, Some(7), Some(3), None), position(2, None, Some(4), None)];
+        let position =
+            |partition, committed, end, member| Position { topic: "t".into(), partition, committed, end, member };
+        let positions = [
+            position(0, Some(5), Some(9), Some(0)),
+            position(1, Some(7), Some(3), None),
+            position(2, None, Some(4), None),
+        ];
         assert_eq!(
             describe_text("g", &group, &positions),
             "g: Consumer Stable, 2 members, uniform, epoch 3; lag 4

@@ -207,7 +207,9 @@ mod tests {
         for fine in ["latest", "earliest", "by_duration:P3D", "by_duration:PT1H2M3.5S", "by_duration:P1DT1S"] {
             assert!(reset.check(fine).is_ok(), "{fine}");
         }
-        for wrong in ["", "soon", "by_duration:", "by_duration:P", "by_duration:PT", "by_duration:P-1D", "by_duration:PT1S2M"] {
+        for wrong in
+            ["", "soon", "by_duration:", "by_duration:P", "by_duration:PT", "by_duration:P-1D", "by_duration:PT1S2M"]
+        {
             assert!(reset.check(wrong).is_err(), "{wrong}");
         }
         assert!(define(Kind::Double, Rule::Fraction(0.0, 1.0)).check("NaN").is_err());

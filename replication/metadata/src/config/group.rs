@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::Layers;
 use super::group_table::{GroupDefinition, definition, definitions};
 use super::topic::nearest;
-use super::Layers;
 
 /// What a KIP-848 group's configs are worth: its own, the broker's dynamic configs, its properties, defaults, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -142,7 +142,9 @@ impl Controller {
             }
             kind => Err(Refusal::new(
                 ErrorCode::InvalidRequest,
-                format!("Configs of resource type {kind} can't be altered here; allowed are 2 topic, 4 broker, 32 group"),
+                format!(
+                    "Configs of resource type {kind} can't be altered here; allowed are 2 topic, 4 broker, 32 group"
+                ),
             )),
         }
     }
@@ -231,8 +233,7 @@ impl Controller {
                     let message = format!("{most} groups have configs of their own, as many as may have");
                     return Err(Refusal::new(ErrorCode::PolicyViolation, message));
                 }
-                check_group(&self.layers(), &wanted)
-                    .map_err(|message| Refusal::new(ErrorCode::InvalidConfig, message))
+                check_group(&self.layers(), &wanted).map_err(|message| Refusal::new(ErrorCode::InvalidConfig, message))
             }
             ConfigResource::Broker(_) => {
                 wanted.into_iter().map(|(name, value)| Ok((name.clone(), check_broker(&name, &value)?))).collect()
