@@ -28,7 +28,9 @@ pub(super) fn answer(
     let error = match asked.key_type {
         GROUP if ready => ErrorCode::None,
         // Asked again by clients.
-        GROUP | TRANSACTION => ErrorCode::CoordinatorNotAvailable,
+        GROUP => ErrorCode::CoordinatorNotAvailable,
+        // Final: who waits for a coordinator that will never be there waits a minute and learns nothing.
+        TRANSACTION => ErrorCode::UnsupportedVersion,
         _ => ErrorCode::InvalidRequest,
     };
     let here = context.image.brokers.get(&context.config.broker).filter(|_| error == ErrorCode::None);
@@ -36,6 +38,7 @@ pub(super) fn answer(
         here.map_or((BrokerId(-1), "", -1), |broker| (broker.id, &broker.host[..], i32::from(broker.port)));
     let message = match error {
         ErrorCode::CoordinatorNotAvailable => Some("The coordinator is not available."),
+        ErrorCode::UnsupportedVersion => Some("Transactions do not exist in this version."),
         ErrorCode::InvalidRequest => Some("Coordinators of this key type do not exist in this version."),
         _ => None,
     };
