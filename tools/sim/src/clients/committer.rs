@@ -191,8 +191,10 @@ impl Client for Committer {
             return self.find(context);
         }
         self.idle_until_ns = context.now_ns + context.random.below(self.pause_ns + 1);
-        if context.calm {
-            self.left = self.left.min(3);
+        match context.calm {
+            true => self.left = self.left.min(3),
+            false if self.left == 0 => self.idle_until_ns += 20_000_000,
+            false => {}
         }
         if self.left == 0 || context.random.chance(0.4) { self.fetch(context) } else { self.commit(context) }
     }

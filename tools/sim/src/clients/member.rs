@@ -46,7 +46,7 @@ enum Asked {
     Find,
     Join { version: i16, floor: i32 },
     Sync,
-    Beat { floor: i32 },
+    Beat { generation: i32, floor: i32 },
     Commit { floor: i32 },
     Leave,
 }
@@ -129,15 +129,15 @@ impl Member {
         self.line.ask(context, &SYNC_GROUP, 5, &body, Asked::Sync);
     }
 
-    fn beat(&mut self, context: &mut Context<'_>) {
+    fn beat(&mut self, context: &mut Context<'_>, generation: i32) {
         let body = HeartbeatRequest {
             group_id: GROUP,
-            generation_id: self.generation,
+            generation_id: generation,
             member_id: &self.id,
             group_instance_id: None,
         };
         let floor = context.ledger.classic.generation();
-        self.line.ask(context, &HEARTBEAT, 4, &body, Asked::Beat { floor });
+        self.line.ask(context, &HEARTBEAT, 4, &body, Asked::Beat { generation, floor });
     }
 
     fn commit(&mut self, context: &mut Context<'_>) {
@@ -171,8 +171,10 @@ impl Member {
     fn whim(&mut self, context: &mut Context<'_>) {
         self.whims -= 1;
         let silent_ns = context.random.between(0, 3 * SESSION_MS as u64) * 1_000_000;
-        match context.random.below(4) {
+        match context.random.below(5) {
             0 => self.leave(context),
+            // As if the newest generation had not reached it.
+            4 => self.beat(context, self.generation - 1),
             1 => {
                 context.ledger.reach("groups: members stalled");
                 context.say(|| format!("`{}` stalls", self.id));
@@ -219,15 +221,15 @@ impl Member {
             }
             Asked::Join { version, floor } => self.joined(context, version, floor, frame),
             Asked::Sync => self.synced(context, frame),
-            Asked::Beat { floor } => {
+            Asked::Beat { generation, floor } => {
                 let Some(body) = reply::<HeartbeatResponse>(context, &HEARTBEAT, 4, frame) else { return };
-                self.told(context, "a heartbeat", body.error_code, floor);
+                self.told(context, "a heartbeat", body.error_code, (generation, floor));
             }
             Asked::Commit { floor } => {
                 let Some(body) = reply::<OffsetCommitResponse<'_>>(context, &OFFSET_COMMIT, 8, frame) else { return };
                 let codes = body.topics.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>());
                 let code = codes.map(|partition| partition.error_code).next().unwrap_or_default();
-                self.told(context, "a commit", code, floor);
+                self.told(context, "a commit", code, (self.generation, floor));
             }
             Asked::Leave => {
                 let Some(body) = reply::<LeaveGroupResponse<'_>>(context, &LEAVE_GROUP, 5, frame) else { return };
@@ -282,11 +284,11 @@ impl Member {
     }
 
     /// What a heartbeat or a commit came to.
-    fn told(&mut self, context: &mut Context<'_>, what: &str, code: ErrorCode, floor: i32) {
-        context.say(|| format!("{what} of `{}` in {}: {code:?}", self.id, self.generation));
+    fn told(&mut self, context: &mut Context<'_>, what: &str, code: ErrorCode, (generation, floor): (i32, i32)) {
+        context.say(|| format!("{what} of `{}` in {generation}: {code:?}", self.id));
         match code {
             ErrorCode::None => {
-                let result = context.ledger.classic.accepted(what, &self.id, self.generation, floor);
+                let result = context.ledger.classic.accepted(what, &self.id, generation, floor);
                 self.check(context, result);
             }
             ErrorCode::RebalanceInProgress => self.state = State::Join,
@@ -337,7 +339,7 @@ impl Client for Member {
                 if !self.partitions.is_empty() && context.random.chance(0.4) {
                     self.commit(context);
                 } else {
-                    self.beat(context);
+                    self.beat(context, self.generation);
                 }
             }
         }
