@@ -161,7 +161,8 @@ def group_verifiable_consumer(w):
         seen = [(e["partition"], e["offset"]) for e in events(out.splitlines()) if e["name"] == "record_data"]
         eq((len(seen), len(set(seen))), (3000, 3000), f"records of {protocol}")
         rows = described(w, group)
-        eq((len(rows), sum(int(r[0]) for r in rows.values()), {r[2] for r in rows.values()}), (3, 3000, {"0"}), "committed and lag")
+        # The producer may have had only one partition's batches to fill.
+        eq((sum(int(r[0]) for r in rows.values()), {r[2] for r in rows.values()}), (3000, {"0"}), "committed and lag")
 
 
 def shared(w, name, *args, strategy):
