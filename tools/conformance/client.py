@@ -191,8 +191,10 @@ def python_group(bootstrap, topic, members, group, protocol, count):
                         seen.add((m.partition, m.offset))
                         print(number, m.partition, m.offset, m.value.decode())
                 consumer.commit_async()
+    # All commit before the first one leaves: a rebalance refuses the rest.
     for consumer in consumers:
         consumer.commit()
+    for consumer in consumers:
         consumer.close()
 
 

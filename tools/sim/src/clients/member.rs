@@ -46,8 +46,8 @@ enum Asked {
     Find,
     Join { version: i16, floor: i32 },
     Sync,
-    Beat { generation: i32, floor: i32 },
-    Commit { floor: i32 },
+    Beat,
+    Commit { generation: i32, floor: i32 },
     Leave,
 }
 
@@ -129,20 +129,21 @@ impl Member {
         self.line.ask(context, &SYNC_GROUP, 5, &body, Asked::Sync);
     }
 
-    fn beat(&mut self, context: &mut Context<'_>, generation: i32) {
+    fn beat(&mut self, context: &mut Context<'_>) {
         let body = HeartbeatRequest {
             group_id: GROUP,
-            generation_id: generation,
+            generation_id: self.generation,
             member_id: &self.id,
             group_instance_id: None,
         };
-        let floor = context.ledger.classic.generation();
-        self.line.ask(context, &HEARTBEAT, 4, &body, Asked::Beat { generation, floor });
+        self.line.ask(context, &HEARTBEAT, 4, &body, Asked::Beat);
     }
 
-    fn commit(&mut self, context: &mut Context<'_>) {
+    fn commit(&mut self, context: &mut Context<'_>, generation: i32) {
         self.offset += 1;
-        let partitions = self.partitions.iter().map(|index| OffsetCommitRequestPartition {
+        // Whoever has nothing may still try.
+        let mine = if self.partitions.is_empty() { vec![0] } else { self.partitions.clone() };
+        let partitions = mine.iter().map(|index| OffsetCommitRequestPartition {
             partition_index: PartitionIndex(*index),
             committed_offset: Offset(self.offset),
             committed_leader_epoch: LeaderEpoch(-1),
@@ -151,13 +152,13 @@ impl Member {
         let topic = OffsetCommitRequestTopic { name: TOPIC, partitions: partitions.collect(), ..Default::default() };
         let body = OffsetCommitRequest {
             group_id: GROUP,
-            generation_id_or_member_epoch: self.generation,
+            generation_id_or_member_epoch: generation,
             member_id: &self.id,
             topics: vec![topic].into(),
             ..Default::default()
         };
         let floor = context.ledger.classic.generation();
-        self.line.ask(context, &OFFSET_COMMIT, 8, &body, Asked::Commit { floor });
+        self.line.ask(context, &OFFSET_COMMIT, 8, &body, Asked::Commit { generation, floor });
     }
 
     fn leave(&mut self, context: &mut Context<'_>) {
@@ -174,7 +175,7 @@ impl Member {
         match context.random.below(5) {
             0 => self.leave(context),
             // As if the newest generation had not reached it.
-            4 => self.beat(context, self.generation - 1),
+            4 => self.commit(context, self.generation - 1),
             1 => {
                 context.ledger.reach("groups: members stalled");
                 context.say(|| format!("`{}` stalls", self.id));
@@ -221,15 +222,16 @@ impl Member {
             }
             Asked::Join { version, floor } => self.joined(context, version, floor, frame),
             Asked::Sync => self.synced(context, frame),
-            Asked::Beat { generation, floor } => {
+            Asked::Beat => {
                 let Some(body) = reply::<HeartbeatResponse>(context, &HEARTBEAT, 4, frame) else { return };
-                self.told(context, "a heartbeat", body.error_code, (generation, floor));
+                // Accepted in any generation while the coordinator is loaded, as on Kafka.
+                self.told(context, "a heartbeat", body.error_code, None);
             }
-            Asked::Commit { floor } => {
+            Asked::Commit { generation, floor } => {
                 let Some(body) = reply::<OffsetCommitResponse<'_>>(context, &OFFSET_COMMIT, 8, frame) else { return };
                 let codes = body.topics.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>());
                 let code = codes.map(|partition| partition.error_code).next().unwrap_or_default();
-                self.told(context, "a commit", code, (self.generation, floor));
+                self.told(context, "a commit", code, Some((generation, floor)));
             }
             Asked::Leave => {
                 let Some(body) = reply::<LeaveGroupResponse<'_>>(context, &LEAVE_GROUP, 5, frame) else { return };
@@ -284,12 +286,14 @@ impl Member {
     }
 
     /// What a heartbeat or a commit came to.
-    fn told(&mut self, context: &mut Context<'_>, what: &str, code: ErrorCode, (generation, floor): (i32, i32)) {
-        context.say(|| format!("{what} of `{}` in {generation}: {code:?}", self.id));
+    fn told(&mut self, context: &mut Context<'_>, what: &str, code: ErrorCode, asked: Option<(i32, i32)>) {
+        context.say(|| format!("{what} of `{}` in {asked:?}: {code:?}", self.id));
         match code {
             ErrorCode::None => {
-                let result = context.ledger.classic.accepted(what, &self.id, generation, floor);
-                self.check(context, result);
+                if let Some((generation, floor)) = asked {
+                    let result = context.ledger.classic.accepted(what, &self.id, generation, floor);
+                    self.check(context, result);
+                }
             }
             ErrorCode::RebalanceInProgress => self.state = State::Join,
             code => self.refused(context, what, code),
@@ -337,9 +341,9 @@ impl Client for Member {
             State::In => {
                 self.next_ns = context.now_ns + context.random.below(2 * BEAT_NS);
                 if !self.partitions.is_empty() && context.random.chance(0.4) {
-                    self.commit(context);
+                    self.commit(context, self.generation);
                 } else {
-                    self.beat(context, self.generation);
+                    self.beat(context);
                 }
             }
         }
@@ -358,7 +362,7 @@ impl Client for Member {
                 // Whether it is a member, and of which generation, is not known.
                 Asked::Join { .. } | Asked::Sync => self.state = State::Join,
                 Asked::Leave => self.out(context, true),
-                Asked::Find | Asked::Beat { .. } | Asked::Commit { .. } => {}
+                Asked::Find | Asked::Beat | Asked::Commit { .. } => {}
             }
         }
     }

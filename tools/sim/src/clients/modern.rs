@@ -209,7 +209,8 @@ impl Modern {
                 return;
             }
             code => {
-                return context.fail("a member is told what it has to do", format!("{code:?} {:?}", body.error_message));
+                return context
+                    .fail("a member is told what it has to do", format!("{code:?} {:?}", body.error_message));
             }
         }
         let me = self.me();
