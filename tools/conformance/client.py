@@ -4,10 +4,15 @@ produce BOOTSTRAP TOPIC PARTITION CODEC COUNT   sends COUNT records of a known c
 consume BOOTSTRAP TOPIC PARTITION COUNT         reads from offset 0 and prints one line a record: offset, key, value, headers
 recreate BOOTSTRAP TOPIC PARTITIONS ROUNDS      (librdkafka) creates, writes without retries, reads, deletes, again and again
 topics BOOTSTRAP - 0                            (librdkafka) the names of all topics as JSON
+group BOOTSTRAP TOPIC MEMBERS GROUP PROTOCOL COUNT   MEMBERS members of GROUP (PROTOCOL: classic or consumer) read COUNT records from the
+                                                earliest, commit them and leave; a line a record: member, partition, offset, value
+member BOOTSTRAP TOPIC 0 GROUP PROTOCOL         (librdkafka) one member that reads and commits until it is killed; prints its assignments too
+committed BOOTSTRAP TOPIC PARTITIONS GROUP      (librdkafka) what the group committed for each partition
 The content of record i: key k<i>, value v<i>- repeated 1 + i % 7 times, headers h=<i> and an empty n; go/main.go has the same.
 """
 
 import sys
+import time
 
 
 def content(i):
@@ -90,6 +95,60 @@ def confluent_topics(bootstrap, *_):
     print(json.dumps(list(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).topics)))
 
 
+def confluent_member(bootstrap, topic, group, protocol, instance=None):
+    from confluent_kafka import Consumer
+
+    options = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False,
+               "group.protocol": protocol}
+    if protocol == "classic":
+        options |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000, "partition.assignment.strategy": "cooperative-sticky"}
+    if instance:
+        options["group.instance.id"] = instance
+    return Consumer(options)
+
+
+def confluent_group(bootstrap, topic, members, group, protocol, count):
+    consumers = [confluent_member(bootstrap, topic, group, protocol) for _ in range(members)]
+    for consumer in consumers:
+        consumer.subscribe([topic])
+    seen, end = set(), time.monotonic() + 50
+    # Until every partition is somebody's, a member that reads all of it early would prove nothing about sharing.
+    while len(seen) < count:
+        if time.monotonic() > end:
+            sys.exit(f"{len(seen)} of {count} records within 50 s; assigned {[c.assignment() for c in consumers]}")
+        for number, consumer in enumerate(consumers):
+            m = consumer.poll(0.05)
+            if m is None:
+                continue
+            if m.error():
+                sys.exit(f"no record: {m.error()}")
+            consumer.commit(m, asynchronous=True)
+            if (m.partition(), m.offset()) not in seen:
+                seen.add((m.partition(), m.offset()))
+                print(number, m.partition(), m.offset(), m.value().decode())
+    for consumer in consumers:
+        consumer.close()
+
+
+def confluent_one_member(bootstrap, topic, _, group, protocol):
+    consumer = confluent_member(bootstrap, topic, group, protocol)
+    say = lambda what: lambda _, partitions: print(what, *sorted(p.partition for p in partitions), flush=True)
+    consumer.subscribe([topic], on_assign=say("assigned"), on_revoke=say("revoked"), on_lost=say("lost"))
+    while True:
+        m = consumer.poll(1)
+        if m is not None and not m.error():
+            print("record", m.partition(), m.offset(), flush=True)
+            consumer.commit(m, asynchronous=True)
+
+
+def confluent_committed(bootstrap, topic, partitions, group):
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    print(*[p.offset for p in consumer.committed([TopicPartition(topic, i) for i in range(partitions)], timeout=20)])
+    consumer.close()
+
+
 def python_produce(bootstrap, topic, partition, codec, count):
     from kafka import KafkaProducer
 
@@ -114,11 +173,38 @@ def python_consume(bootstrap, topic, partition, count):
     consumer.close()
 
 
+def python_group(bootstrap, topic, members, group, protocol, count):
+    from kafka import KafkaConsumer
+
+    if protocol != "classic":
+        sys.exit("kafka-python speaks the classic protocol alone")
+    consumers = [KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
+                               session_timeout_ms=6000, heartbeat_interval_ms=1000) for _ in range(members)]
+    seen, end = set(), time.monotonic() + 50
+    while len(seen) < count:
+        if time.monotonic() > end:
+            sys.exit(f"{len(seen)} of {count} records within 50 s; assigned {[c.assignment() for c in consumers]}")
+        for number, consumer in enumerate(consumers):
+            for records in consumer.poll(timeout_ms=50).values():
+                for m in records:
+                    if (m.partition, m.offset) not in seen:
+                        seen.add((m.partition, m.offset))
+                        print(number, m.partition, m.offset, m.value.decode())
+                consumer.commit_async()
+    # All commit before the first one leaves: a rebalance refuses the rest.
+    for consumer in consumers:
+        consumer.commit()
+    for consumer in consumers:
+        consumer.close()
+
+
 if __name__ == "__main__":
     library, verb, bootstrap, topic, partition, *rest = sys.argv[1:]
     function = {
         ("librdkafka", "produce"): confluent_produce, ("librdkafka", "consume"): confluent_consume,
         ("librdkafka", "recreate"): confluent_recreate, ("librdkafka", "topics"): confluent_topics,
+        ("librdkafka", "group"): confluent_group, ("librdkafka", "member"): confluent_one_member,
+        ("librdkafka", "committed"): confluent_committed, ("kafka-python", "group"): python_group,
         ("kafka-python", "produce"): python_produce, ("kafka-python", "consume"): python_consume,
     }[library, verb]
     function(bootstrap, topic, int(partition), *[int(x) if x.isdigit() else x for x in rest])

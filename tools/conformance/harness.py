@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import urllib.request
@@ -96,11 +97,12 @@ class World:
     # Kafka's own tools --------------------------------------------------------------------------------------------
     def java(self, name, *args, stdin=None, timeout=90, ok=True):
         """Standard output and standard error of one of Kafka's tools, and its status."""
-        archive = self.work / "tools.jsa"
-        return sh("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-                  f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off",
-                  "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{self.jars}/*", name, *args,
-                  stdin=stdin, timeout=timeout, ok=ok)
+        return sh(*self.java_command(name, *args), stdin=stdin, timeout=timeout, ok=ok)
+
+    def java_command(self, name, *args):
+        return ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+                f"-XX:SharedArchiveFile={self.work / 'tools.jsa'}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{self.jars}/*", name, *args]
 
     def tool(self, name, *args, **how):
         """Standard output of a tool that talks to the broker; `name` is relative to org.apache.kafka.tools."""
@@ -121,11 +123,53 @@ class World:
         rows = [line.split(":") for line in out.split()]
         return {int(r[1]): int(r[2]) for r in rows if len(r) == 3 and r[2] != ""}
 
+    def running(self, name, *args):
+        """A tool of Kafka's that goes on until it is stopped; see Running."""
+        command = self.java_command(f"org.apache.kafka.tools.{name}", "--bootstrap-server", self.bootstrap, *args)
+        return Running(command, self.work / "running.log")
+
     # client libraries ---------------------------------------------------------------------------------------------
     def client(self, library, verb, topic, *args, timeout=60, ok=True):
         """One of our small programs over a client library; both speak the same command line (client.py, go/main.go)."""
         program = [str(self.go)] if library == "franz-go" else [str(self.python), str(HERE / "client.py"), library]
         return sh(*program, verb, self.bootstrap, topic, *map(str, args), timeout=timeout, ok=ok)[0]
+
+
+class Running:
+    """A process whose lines of output are read as they come. Used with `with`, it does not outlive its case."""
+
+    def __init__(self, command, errors):
+        self.lines = []
+        with open(errors, "ab") as log:
+            self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=log, text=True)
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def kill(self):
+        self.process.kill()
+        self.wait()
+
+    def stop(self):
+        """As a user stops it; waits for its end."""
+        self.process.terminate()
+        self.wait()
+
+    def wait(self, seconds=30):
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"it does not end; last lines {self.lines[-3:]}") from None
+        self.reader.join(10)
 
 
 class Broker:

@@ -1,10 +1,12 @@
 //! The numbers of a node in Prometheus' text format (version 0.0.4).
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
 use ringmain_metadata::ClusterImage;
-use ringmain_types::{ErrorCode, Partition};
+use ringmain_shard::Figures;
+use ringmain_types::{ErrorCode, Offset, Partition};
 use ringmain_wire::APIS;
 
 use crate::metrics::{BUCKETS_NS, CLOSES, COMPACTION, Core, Counter, GAUGES, Health, Metrics, PHASES, PartitionCell};
@@ -23,6 +25,7 @@ pub(crate) fn render(metrics: &Metrics) -> String {
         cluster(&mut page, &image);
         partitions(&mut page, &metrics.cores, &image);
     }
+    groups(&mut page, &metrics.cores);
     page.0
 }
 
@@ -219,6 +222,55 @@ fn partitions(page: &mut Page, cores: &[Core], image: &ClusterImage) {
     }
 }
 
+fn groups(page: &mut Page, cores: &[Core]) {
+    let (name, help) = ("ringmain_groups", "Consumer groups that the shard's coordinators know.");
+    per_core(page, cores, (name, "gauge", help), |core| core.groups_known.get());
+    let help = "Updates of groups that have no series of their own because there are too many.";
+    let left_out = sum(cores, |core| &core.groups_left_out);
+    page.single("ringmain_group_updates_left_out_total", "counter", help, left_out);
+    let lists = cores.iter().filter_map(|core| core.groups.lock().ok().map(|list| list.clone()));
+    let listed: Vec<(Arc<str>, Arc<Figures>)> = lists.flatten().collect();
+    if listed.is_empty() {
+        return;
+    }
+    let ends = high_watermarks(cores);
+    // Of partitions that have a series; what was committed beyond the end (it was cut) is no lag.
+    let lags: Vec<(u64, u64)> = listed
+        .iter()
+        .map(|(_, figures)| {
+            let lag = |(partition, offset): &(Partition, Offset)| {
+                Some(ends.get(partition)?.saturating_sub(u64::try_from(offset.0).ok()?))
+            };
+            let lags = figures.offsets.iter().filter_map(lag);
+            lags.fold((0, 0), |(sum, max), lag| (lag.saturating_add(sum), lag.max(max)))
+        })
+        .collect();
+    let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(usize) -> u64| {
+        page.family(name, kind, help);
+        for (at, (group, _)) in listed.iter().enumerate() {
+            page.sample(name, &[("group", group)], value(at));
+        }
+    };
+    family("ringmain_group_lag_sum", "gauge", "Records that the group has not read, of all its partitions.", &|at| {
+        lags[at].0
+    });
+    family("ringmain_group_lag_max", "gauge", "Records that the group has not read, of the worst partition.", &|at| {
+        lags[at].1
+    });
+    family("ringmain_group_members", "gauge", "Members of the group.", &|at| u64::from(listed[at].1.members));
+    family("ringmain_group_rebalances_total", "counter", "Generations or epochs of the group.", &|at| {
+        listed[at].1.rebalances
+    });
+    family("ringmain_group_offsets_committed_total", "counter", "Offsets that the group committed.", &|at| {
+        listed[at].1.commits
+    });
+}
+
+fn high_watermarks(cores: &[Core]) -> BTreeMap<Partition, u64> {
+    let lists = cores.iter().filter_map(|core| core.partitions.lock().ok().map(|list| list.clone()));
+    lists.flatten().map(|cell| (cell.partition, cell.high_watermark.get())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use ringmain_session::Close;
@@ -245,6 +297,14 @@ mod tests {
             let (start, end) = (Offset(2), Offset(9));
             sinks[sink].note(NOW, &Note::Log { partition, start, end, size_bytes: 700 });
         }
+        let offsets = vec![(partition(5, 0), Offset(3)), (partition(5, 7), Offset(1)), (partition(9, 1), Offset(99))];
+        let figures = Figures { members: 2, rebalances: 4, commits: 6, offsets };
+        sinks[0].note(NOW, &Note::Visible { partition: partition(5, 0), high_watermark: Offset(9) });
+        sinks[1].note(NOW, &Note::Visible { partition: partition(9, 1), high_watermark: Offset(9) });
+        sinks[1].note(NOW, &Note::Group { group: "g\"".into(), figures: Some(Arc::new(figures.clone())) });
+        sinks[1].note(NOW, &Note::Group { group: "gone".into(), figures: Some(Arc::new(figures)) });
+        sinks[1].note(NOW, &Note::Group { group: "gone".into(), figures: None });
+        sinks[1].note(NOW, &Note::Groups { count: 1 });
         let connection = ConnectionId { shard: ShardId(0), slot: 0, generation: 0 };
         let peer = "127.0.0.1:1".parse().unwrap();
         sinks[1].note(NOW, &Note::Closed { connection, peer, why: Close::Protocol("HTTP".into()) });
@@ -277,6 +337,12 @@ mod tests {
             "ringmain_connections{shard=\"0\"} 3",
             "ringmain_flushes_total{shard=\"1\"} 8",
             "ringmain_connections_closed_total{reason=\"protocol\"} 1",
+            "ringmain_groups{shard=\"1\"} 1",
+            "ringmain_group_lag_sum{group=\"g\\\"\"} 6",
+            "ringmain_group_lag_max{group=\"g\\\"\"} 6",
+            "ringmain_group_members{group=\"g\\\"\"} 2",
+            "ringmain_group_rebalances_total{group=\"g\\\"\"} 4",
+            "ringmain_group_offsets_committed_total{group=\"g\\\"\"} 6",
             "ringmain_topics 1",
             "ringmain_ready 0",
         ] {

@@ -153,7 +153,9 @@ impl NoteSink for LogLines {
             | Note::Request { .. }
             | Note::Traffic { .. }
             | Note::Compaction(_)
-            | Note::Log { .. } => {}
+            | Note::Log { .. }
+            | Note::Group { .. }
+            | Note::Groups { .. } => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use ringmain_log::CompactionStats;
 use ringmain_metadata::ClusterImage;
 use ringmain_session::Close;
-use ringmain_shard::{Note, Phases};
+use ringmain_shard::{Figures, Note, Phases};
 use ringmain_types::{ErrorCode, Limits, Now, Partition, ShardId};
 use ringmain_wire::APIS;
 
@@ -111,6 +111,10 @@ pub(crate) struct Core {
     pub(crate) compaction: [Counter; COMPACTION.len()],
     /// In the order of `Gauges`.
     pub(crate) gauges: [Counter; GAUGES.len()],
+    /// Groups that the core's coordinators know.
+    pub(crate) groups_known: Counter,
+    pub(crate) groups_left_out: Counter,
+    pub(crate) groups: Mutex<Vec<(Arc<str>, Arc<Figures>)>>,
     /// What was left out of `partitions` because there are too many.
     pub(crate) partitions_left_out: Counter,
     pub(crate) partitions: Mutex<Vec<Arc<PartitionCell>>>,
@@ -184,6 +188,7 @@ pub struct Metrics {
     /// Rises with each image.
     images: AtomicU64,
     partitions_per_core_max: usize,
+    groups_per_core_max: usize,
 }
 
 /// Whether a node should be sent clients.
@@ -201,6 +206,7 @@ impl Metrics {
             image: Mutex::new(None),
             images: AtomicU64::new(0),
             partitions_per_core_max: limits.metric_partitions_max as usize,
+            groups_per_core_max: limits.metric_groups_max as usize,
         })
     }
 
@@ -212,8 +218,10 @@ impl Metrics {
             metrics: self.clone(),
             core,
             cells: BTreeMap::new(),
+            groups: BTreeMap::new(),
             images: 0,
             unlisted: false,
+            unlisted_groups: false,
             unpublished: None,
         })
     }
@@ -265,6 +273,9 @@ impl Core {
             no_space: Counter::default(),
             compaction: Default::default(),
             gauges: Default::default(),
+            groups_known: Counter::default(),
+            groups_left_out: Counter::default(),
+            groups: Mutex::new(Vec::new()),
             partitions_left_out: Counter::default(),
             partitions: Mutex::new(Vec::new()),
         }
@@ -306,10 +317,13 @@ struct CoreSink {
     metrics: Arc<Metrics>,
     core: usize,
     cells: BTreeMap<Partition, Arc<PartitionCell>>,
+    groups: BTreeMap<Arc<str>, Arc<Figures>>,
     /// The image whose topics `cells` was last compared with.
     images: u64,
     /// `cells` changed and the admin thread was not told yet.
     unlisted: bool,
+    /// As `unlisted`, for `groups`.
+    unlisted_groups: bool,
     /// An image that the admin thread was not told of yet.
     unpublished: Option<Arc<ClusterImage>>,
 }
@@ -362,6 +376,28 @@ impl CoreSink {
         {
             *listed = self.cells.values().cloned().collect();
             self.unlisted = false;
+        }
+    }
+
+    fn group(&mut self, group: &Arc<str>, figures: Option<&Arc<Figures>>) {
+        match figures {
+            Some(figures) => {
+                if !self.groups.contains_key(group) && self.groups.len() >= self.metrics.groups_per_core_max {
+                    return self.core().groups_left_out.add(1);
+                }
+                self.groups.insert(group.clone(), figures.clone());
+            }
+            None => drop(self.groups.remove(group)),
+        }
+        self.unlisted_groups = true;
+    }
+
+    fn list_groups(&mut self) {
+        if self.unlisted_groups
+            && let Ok(mut listed) = self.metrics.cores[self.core].groups.try_lock()
+        {
+            *listed = self.groups.iter().map(|(group, figures)| (group.clone(), figures.clone())).collect();
+            self.unlisted_groups = false;
         }
     }
 
@@ -429,6 +465,8 @@ impl NoteSink for CoreSink {
                     cell.high_watermark.set(u64::try_from(report.end.0).unwrap_or(0));
                 }
             }
+            Note::Group { group, figures } => self.group(group, figures.as_ref()),
+            Note::Groups { count } => self.core().groups_known.set(u64::from(*count)),
             Note::NoSpace { .. } => self.core().no_space.add(1),
             Note::Compaction(stats) => {
                 for (counter, value) in self.core().compaction.iter().zip(compaction(stats)) {
@@ -448,6 +486,7 @@ impl NoteSink for CoreSink {
         self.publish();
         self.compare_with_image();
         self.list();
+        self.list_groups();
     }
 }
 

@@ -6,6 +6,7 @@ use ringmain_wire as wire;
 
 use crate::api::Answered;
 use crate::api::control::is_control;
+use crate::api::groups::is_group;
 use crate::api::local::{self, Local, LocalContext, is_local};
 use crate::asked::{Asked, Dealt};
 use crate::jobs::{Job, Produced, ReplyTo, Waiter, Work};
@@ -41,6 +42,7 @@ impl Shard {
             key if key == wire::DELETE_RECORDS.key => self.ask_delete_records(now, &request, out),
             key if key == wire::DESCRIBE_LOG_DIRS.key => self.ask_log_dirs(&request, out),
             key if key == wire::DESCRIBE_PRODUCERS.key => self.ask_producers(now, &request, out),
+            key if is_group(key) => self.ask_groups(now, &request, out),
             key if is_control(key) => {
                 self.ask_controller(now, &request, out);
                 Ok(())
@@ -135,6 +137,18 @@ impl Shard {
                 fill(asked, share, Ok(views.into_iter().map(Some).collect()), |_| None)
             }
             (Work::Describe(asked), Return::Failed(error)) => fill(asked, share, Err(error), |_| None),
+            (Work::Groups(job), result) => {
+                let answer = match result {
+                    Return::Group(reply) => Ok(reply),
+                    Return::Failed(error) => Err(error),
+                    other => unreachable!("a coordinator answers with {other:?}"),
+                };
+                if let Some(place) = job.answers.get_mut(share as usize) {
+                    *place = answer;
+                    job.waiting -= 1;
+                }
+                job.waiting == 0
+            }
             (Work::Control(_) | Work::AutoCreate(_), result) => {
                 return self.decided(now, key, result, out);
             }
@@ -203,6 +217,10 @@ impl Shard {
                 crate::api::describe_log_dirs::encode(&to, &asked, &self.config.dir_path, (self.space.bytes(), fenced))
             }
             Work::Producers(asked) => crate::api::describe_producers::encode(&to, &asked),
+            Work::Groups(job) => match crate::api::groups::encode(&job.request, &job.answers) {
+                Ok(encoded) => encoded,
+                Err(why) => return self.close(to.connection, Close::Protocol(why), out),
+            },
             Work::Control(_) | Work::AutoCreate(_) => return,
         };
         self.reply(now, &to, parts, (error, remote), out);

@@ -1,5 +1,6 @@
 //! Requests under way on the shard that their connection lives on.
 
+use ringmain_group::Reply;
 use ringmain_log::{Found, ProducerView};
 use ringmain_session::{ReplySlot, Request};
 use ringmain_types::*;
@@ -55,9 +56,18 @@ pub(crate) enum Work {
     DeleteRecords(Asked<Result<Offset, ErrorCode>>),
     Describe(Asked<Option<LogView>>),
     Producers(Asked<Result<Vec<ProducerView>, ErrorCode>>),
+    Groups(GroupJob),
     Control(Request),
     /// Metadata that waits for topics to be made.
     AutoCreate(Request),
+}
+
+/// A request about groups. Each part is a group's, but for ListGroups, where it is a coordinator's.
+pub(crate) struct GroupJob {
+    pub(crate) request: Request,
+    /// What is not answered in time is this.
+    pub(crate) answers: Vec<Result<Reply, ErrorCode>>,
+    pub(crate) waiting: u32,
 }
 
 /// One partition's answer to Produce, with what only the asking shard knows of a refused batch.

@@ -9,6 +9,7 @@ mod control;
 mod dispatch;
 mod fetch;
 mod fetch_session;
+mod groups;
 mod jobs;
 mod logs;
 pub mod mesh;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 
 use ringmain_buffer::Buf;
 use ringmain_disk::{DiskDone, DiskError, DiskOp};
+pub use ringmain_group::Figures;
 use ringmain_log::{CompactionStats, Recovery};
 use ringmain_metadata::ClusterImage;
 use ringmain_session::{Close, Incoming, Want};
@@ -152,6 +154,15 @@ pub enum Note {
     },
     /// Compaction went on: what it has done since the start.
     Compaction(CompactionStats),
+    /// A group that changed, at most once a second; `None` when it is gone.
+    Group {
+        group: Arc<str>,
+        figures: Option<Arc<Figures>>,
+    },
+    /// How many groups this shard's coordinators know.
+    Groups {
+        count: u32,
+    },
     Stopped,
 }
 #[derive(Debug, Clone, Copy, Default)]

@@ -75,10 +75,41 @@ pub enum Call {
     Control {
         request: Request,
     },
+    /// Of a group, to the owner of its partition of `__consumer_offsets`.
+    Group {
+        partition: Partition,
+        ask: GroupAsk,
+    },
     /// From Metadata: make these topics if they are missing; answered when every shard serves them.
     AutoCreate {
         names: Vec<String>,
     },
+}
+/// What is asked of a coordinator.
+#[derive(Debug)]
+pub enum GroupAsk {
+    /// Of one group: the frame itself, decoded where it is decided. `host` is the client's, as Kafka writes it.
+    Request {
+        request: Request,
+        host: String,
+    },
+    Fetch(FetchGroup),
+    Delete(String),
+    Describe(String),
+    DescribeConsumer(String),
+    List {
+        states: Vec<String>,
+        types: Vec<String>,
+    },
+}
+/// One group's part of an OffsetFetch.
+#[derive(Debug)]
+pub struct FetchGroup {
+    pub group: String,
+    pub member: Option<String>,
+    pub member_epoch: i32,
+    /// `None` asks for all.
+    pub topics: Option<Vec<(String, TopicId, Vec<PartitionIndex>)>>,
 }
 #[derive(Debug)]
 pub struct ProducePart {
@@ -119,6 +150,11 @@ pub enum Return {
     /// A whole reply frame, and the first error in it.
     Control(Vec<Buf>, ErrorCode),
     AutoCreated(Vec<(String, ErrorCode)>),
+    Group(ringmain_group::Reply),
+    /// A join or sync that waits for others: the call's slot is free, and `Late` follows under its id.
+    Parked,
+    /// As `Ready`, no slot stands for it; a connection waits for at most one.
+    Late(Result<ringmain_group::Reply, ErrorCode>),
     Failed(ErrorCode),
     /// The request's body does not parse: with the reason.
     Close(String),

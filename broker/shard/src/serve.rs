@@ -116,6 +116,7 @@ impl Shard {
                     .collect();
                 self.answer(id, Return::Producers(results), out);
             }
+            Call::Group { partition, ask } => self.serve_group(now, id, partition, ask, out),
             call @ (Call::Control { .. } | Call::AutoCreate { .. }) => self.control_request(now, id, call, out),
         }
     }
@@ -199,6 +200,7 @@ impl Shard {
 
     /// The directory failed. Nothing that waits for it will come.
     pub(crate) fn fenced(&mut self, out: &mut Effects) {
+        self.groups_fenced(out);
         let (mut acks, mut starts) = (Vec::new(), Vec::new());
         self.flush_waits.fail_all(&mut acks);
         self.start_waits.fail_all(&mut starts);

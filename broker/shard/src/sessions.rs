@@ -69,6 +69,11 @@ impl Sessions {
         }
     }
 
+    /// As Kafka writes a client's host.
+    pub(crate) fn host(&self, id: ConnectionId) -> String {
+        self.table.get(&id).map_or(String::new(), |connection| format!("/{}", connection.peer.ip()))
+    }
+
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.table.get_mut(&id)
     }

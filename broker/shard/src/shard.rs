@@ -15,6 +15,7 @@ use ringmain_types::*;
 use crate::calls::{Calls, Outgoing};
 use crate::control::Control;
 use crate::fetch_session::FetchSessions;
+use crate::groups::Groups;
 use crate::jobs::{Job, ReplyTo, Waiter, Work};
 use crate::logs::{ImageScope, Logs};
 use crate::mesh::{Call, CallId, Mesh, Return};
@@ -90,6 +91,10 @@ pub struct Shard {
     pub(crate) start_waits: OffsetWaits<(Key, u32)>,
     pub(crate) watches: Watches,
 
+    // The coordinators of this shard's partitions of `__consumer_offsets`, and our requests that wait in others'.
+    pub(crate) groups: Groups,
+    pub(crate) parked: BTreeMap<CallId, Waiter>,
+
     // Emptied by `settle`.
     pub(crate) requests: VecDeque<Request>,
     loopback: VecDeque<Mesh>,
@@ -132,7 +137,6 @@ impl Shard {
         };
         let (shard, shards, limits) = (config.shard, config.shards, &config.limits);
         Shard {
-            broker_config: Arc::new(broker_config),
             pool: Pool::new(shard, limits),
             store: Store::open(store, &mut out.disk),
             image: Arc::default(),
@@ -156,6 +160,8 @@ impl Shard {
             flush_waits: OffsetWaits::new(),
             start_waits: OffsetWaits::new(),
             watches: Watches::new(),
+            groups: Groups::new(&broker_config, &config),
+            parked: BTreeMap::new(),
             requests: VecDeque::new(),
             loopback: VecDeque::new(),
             failed_calls: VecDeque::new(),
@@ -165,6 +171,7 @@ impl Shard {
             held: Vec::new(),
             held_calls: Vec::new(),
             scratch: Vec::new(),
+            broker_config: Arc::new(broker_config),
             config,
         }
     }
@@ -207,12 +214,14 @@ impl Shard {
         self.store.events(&mut self.events);
         self.settle(now, out);
         self.control_finish_turn(now, out);
+        self.groups_finish_turn(now, out);
         self.settle(now, out);
         self.store.finish_turn(now, &mut self.pool, &mut out.disk);
         self.store.events(&mut self.events);
         if !self.events.is_empty() {
             self.settle(now, out);
             self.control_finish_turn(now, out);
+            self.groups_finish_turn(now, out);
             self.settle(now, out);
             self.store.finish_turn(now, &mut self.pool, &mut out.disk);
         }
@@ -222,7 +231,7 @@ impl Shard {
         while let Some(worst) = self.sessions.worst_holder() {
             self.close(worst, Close::Memory, out);
         }
-        if self.logs.any_changed() && !self.log_notes_due {
+        if !self.log_notes_due && (self.logs.any_changed() || self.groups.any_changed()) {
             self.log_notes_due = true;
             self.timers.set(now.mono.plus_ms(LOG_NOTES_MS), Timer::LogNotes);
         }
@@ -247,6 +256,9 @@ impl Shard {
                 Timer::LogNotes => {
                     self.log_notes_due = false;
                     self.logs.tell(&self.store, &mut out.notes);
+                    if self.groups.any_changed() {
+                        self.groups.tell(&self.config.limits, &mut out.notes);
+                    }
                 }
                 Timer::Retry(call) => {
                     if self.watches.cancel(call) {
@@ -264,8 +276,9 @@ impl Shard {
             Some(Stopping::Draining(until)) => Some(until),
             _ => None,
         };
-        let all = [self.timers.deadline(), self.store.deadline(), self.sessions.deadline(), stop];
-        all.into_iter().flatten().min()
+        let parts = [self.timers.deadline(), self.store.deadline(), self.sessions.deadline()];
+        let all = parts.into_iter().chain([self.groups.deadline(), stop]);
+        all.flatten().min()
     }
 
     /// False when there is nothing to do. Called when a turn had room.
@@ -359,6 +372,11 @@ impl Shard {
         match message {
             Mesh::Call { id, deadline, call } => self.serve(now, id, deadline, call, out),
             Mesh::Return { id, result: Return::Ready } => self.watch_fired(now, id, out),
+            Mesh::Return { id, result: Return::Late(result) } => {
+                if let Some(waiter) = self.parked.remove(&id) {
+                    self.returned(now, waiter, result.map_or_else(Return::Failed, Return::Group), out);
+                }
+            }
             Mesh::Return { id, result } => {
                 let waiter = self.calls.returned(from, id);
                 if let Some(next) = self.calls.next(from) {
@@ -367,6 +385,7 @@ impl Shard {
                 let waiter = waiter.filter(|waiter| self.jobs.get(waiter.job).is_some());
                 match (waiter, result) {
                     (Some(waiter), Return::Waiting(results)) => self.fetch_waiting(now, id, waiter, results, out),
+                    (Some(waiter), Return::Parked) => drop(self.parked.insert(id, waiter)),
                     (Some(waiter), result) => self.returned(now, waiter, result, out),
                     (None, Return::Waiting(_)) => self.send(from, Mesh::Cancel { id }, out),
                     (None, _) => {}
@@ -430,6 +449,7 @@ impl Shard {
                     self.control_recovered(now);
                 } else {
                     self.logs.recovered(&self.store, log);
+                    self.groups.look_again();
                 }
                 out.notes.push(Note::Recovered { partition, report });
                 self.maybe_applied(out);
@@ -447,6 +467,8 @@ impl Shard {
             StoreEvent::Read { log, token, result } => {
                 if self.is_control(log) {
                     self.control_read(now, token, result);
+                } else if self.groups.reads(token) {
+                    self.groups_read(now, token, result);
                 } else {
                     self.read_done(now, token, result, out);
                 }
@@ -484,6 +506,7 @@ impl Shard {
         let mut acked = Vec::new();
         self.flush_waits.reached(log, end, &mut acked);
         self.produced(&acked, ErrorCode::None, out);
+        self.groups_flushed(log, end, out);
     }
 
     /// Moves a log's high watermark.
@@ -511,6 +534,7 @@ impl Shard {
         for log in gone {
             self.log_gone(log, out);
         }
+        self.groups.look_again();
         self.maybe_applied(out);
     }
 
@@ -639,6 +663,7 @@ impl Shard {
         for call in ready {
             self.answer(call, Return::Ready, out);
         }
+        self.groups_stop(out);
         for key in self.jobs.keys() {
             self.end_wait(now, key, out);
         }

@@ -6,6 +6,9 @@
 /// ones follow them, by rising tag, and only those that differ from their default. What a version lacks is its default. A nullable
 /// type may be null in all versions that have the field, unless `nullable` narrows that; there null fails to decode, and is encoded
 /// as empty.
+///
+/// `format Struct = key, versions ..., flexible ...;` in place of the API declares bytes that stand elsewhere than in a frame: see
+/// [`Format`](crate::Format).
 macro_rules! api {
     (
         $(#[$api_meta:meta])*
@@ -29,6 +32,30 @@ macro_rules! api {
             request: <$Request as $crate::Field>::KIND,
             response: <$Response as $crate::Field>::KIND,
         };
+        api!(@structs $($(#[$struct_meta])* struct $S $(<$lt>)? {
+            $($(#[$field_meta])* $f : $t = $v $(, nullable $n)? $(, tag $tag)? $(, default $d)?;)*
+        })*);
+    };
+
+    (
+        $(#[$format_meta:meta])*
+        format $F:ty = $key:literal, versions $min:literal ..= $max:literal, flexible $flexible:literal;
+        $($structs:tt)*
+    ) => {
+        $(#[$format_meta])*
+        impl $crate::Format for $F {
+            const SPEC: $crate::FormatSpec =
+                $crate::FormatSpec { key: $key, versions: ($min, $max), flexible: $flexible };
+        }
+        api!(@structs $($structs)*);
+    };
+
+    (@structs
+        $($(#[$struct_meta:meta])* struct $S:ident $(<$lt:lifetime>)? {
+            $($(#[$field_meta:meta])* $f:ident : $t:ty = $v:expr
+                $(, nullable $n:expr)? $(, tag $tag:literal)? $(, default $d:expr)?;)*
+        })*
+    ) => {
         $(
             $(#[$struct_meta])*
             #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +87,7 @@ macro_rules! api {
                         r.tags(|_tag, _r| match _tag {
                             $($( $tag if ($v).contains(&_r.version) => {
                                 _r.field = stringify!($f);
-                                s.$f = $crate::Field::read(_r)?;
+                                s.$f = $crate::Field::read_tagged(_r)?;
                                 Ok(true)
                             } )?)*
                             _ => Ok(false),
@@ -77,7 +104,7 @@ macro_rules! api {
                         $( api!(@tags self w _absent $f ($v) [$($tag)?] (_count += 1)); )*
                         w.uvar(_count);
                         $($( api!(@tags self w _absent $f ($v) [$tag]
-                            (w.tag($tag, |w| $crate::Field::write(&self.$f, w)))); )?)*
+                            (w.tag($tag, |w| $crate::Field::write_tagged(&self.$f, w)))); )?)*
                     }
                 }
             }
@@ -100,6 +127,21 @@ macro_rules! api {
                             w.extend(&[1]);
                             $crate::Field::write(present, w);
                         }
+                    }
+                }
+
+                fn read_tagged(r: &mut $crate::Reader<'a>) -> Result<Self, $crate::WireError> {
+                    match r.uvar()? {
+                        0 => Ok(None),
+                        1 => $crate::Field::read(r).map(Some),
+                        value => Err($crate::WireError::Value { field: r.field, value: i64::from(value) }),
+                    }
+                }
+
+                fn write_tagged(&self, w: &mut $crate::Writer) {
+                    w.uvar(u32::from(self.is_some()));
+                    if let Some(present) = self {
+                        $crate::Field::write(present, w);
                     }
                 }
 

@@ -15,6 +15,13 @@ pub trait Field<'a>: Sized {
     fn read(r: &mut Reader<'a>) -> Result<Self, WireError>;
     fn write(&self, w: &mut Writer);
 
+    /// As the value of a tagged field: there a nullable struct says with 0 that it is null.
+    fn read_tagged(r: &mut Reader<'a>) -> Result<Self, WireError> {
+        Self::read(r)
+    }
+    fn write_tagged(&self, w: &mut Writer) {
+        self.write(w);
+    }
     /// Whether this is null on the wire.
     fn is_null(&self) -> bool {
         false
@@ -123,6 +130,36 @@ impl<'a> Field<'a> for &'a str {
         let text = &self[..self.floor_char_boundary(STRING_BYTES_MAX)];
         w.string_len(Some(text.len()));
         w.extend(text.as_bytes());
+    }
+}
+
+impl<'a> Field<'a> for Option<&'a [u8]> {
+    const KIND: Kind = Kind::Nullable(&Kind::Bytes);
+    fn read(r: &mut Reader<'a>) -> Result<Option<&'a [u8]>, WireError> {
+        r.wide_len()?.map(|len| r.take(len)).transpose()
+    }
+    fn write(&self, w: &mut Writer) {
+        match self {
+            None => w.wide_len(None),
+            Some(bytes) => bytes.write(w),
+        }
+    }
+    fn is_null(&self) -> bool {
+        self.is_none()
+    }
+    fn write_present(&self, w: &mut Writer) {
+        self.unwrap_or_default().write(w);
+    }
+}
+
+impl<'a> Field<'a> for &'a [u8] {
+    const KIND: Kind = Kind::Bytes;
+    fn read(r: &mut Reader<'a>) -> Result<&'a [u8], WireError> {
+        Option::<&[u8]>::read(r)?.ok_or(WireError::Length { field: r.field, value: -1 })
+    }
+    fn write(&self, w: &mut Writer) {
+        w.wide_len(Some(self.len()));
+        w.extend(self);
     }
 }
 

@@ -12,6 +12,7 @@ pub enum Kind {
     Int64,
     Uuid,
     String,
+    Bytes,
     Records,
     Array(&'static Kind),
     Nullable(&'static Kind),

@@ -24,8 +24,21 @@ public class Judge {
         System.out.println(same + " same");
     }
 
+    /** A message, what clients embed, or a record. */
+    private static Class<?> type(String name) throws ClassNotFoundException {
+        for (String known : new String[] {"common.message." + name + "Data", "common.message." + name,
+                "coordinator.group.generated." + name}) {
+            try {
+                return Class.forName("org.apache.kafka." + known);
+            } catch (ClassNotFoundException next) {
+                continue;
+            }
+        }
+        throw new ClassNotFoundException(name);
+    }
+
     private static byte[] through(String[] words) throws Exception {
-        var data = Class.forName("org.apache.kafka.common.message." + words[0] + "Data");
+        var data = type(words[0]);
         var message = (Message) data.getDeclaredConstructor().newInstance();
         short version = Short.parseShort(words[1]);
         var in = new ByteBufferAccessor(ByteBuffer.wrap(HexFormat.of().parseHex(words[2])));

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the facts of Kafka's message schemas as a table: tests/data/schemas.tsv, which the tests hold `net/wire` against.
 
-    facts.py kafka-clients-4.4.0.jar > data/schemas.tsv
+    facts.py kafka-clients-4.4.0.jar kafka-group-coordinator-4.4.0.jar > data/schemas.tsv
 
-Lines: `message name key valid flexible latest-unstable`, then its fields in order, nested ones behind their parent:
+Lines: `message name key valid flexible latest-unstable` (`format` where it is no API's), then its fields in order, nested ones behind their parent:
 `field message path type versions nullable tag tagged-versions default`; `-` is absent. Names are Kafka's.
 """
 import json
@@ -13,7 +13,13 @@ import zipfile
 
 APIS = """Produce Fetch ListOffsets Metadata ApiVersions CreateTopics DeleteTopics DeleteRecords InitProducerId
 OffsetForLeaderEpoch DescribeConfigs AlterConfigs DescribeLogDirs CreatePartitions IncrementalAlterConfigs DescribeCluster
-DescribeProducers ListConfigResources DescribeTopicPartitions""".split()
+DescribeProducers ListConfigResources DescribeTopicPartitions FindCoordinator JoinGroup Heartbeat LeaveGroup SyncGroup DescribeGroups
+ListGroups OffsetCommit OffsetFetch DeleteGroups OffsetDelete ConsumerGroupHeartbeat ConsumerGroupDescribe""".split()
+# No API's: first of the clients' jar, then of the group coordinator's.
+EMBEDDED = "ConsumerProtocolSubscription ConsumerProtocolAssignment".split()
+RECORDS = """OffsetCommit LegacyOffsetCommit GroupMetadata ConsumerGroupMetadata ConsumerGroupPartitionMetadata
+ConsumerGroupMemberMetadata ConsumerGroupTargetAssignmentMetadata ConsumerGroupTargetAssignmentMember
+ConsumerGroupCurrentMemberAssignment ConsumerGroupRegularExpression""".split()
 
 
 def line(*columns):
@@ -21,7 +27,8 @@ def line(*columns):
 
 
 def default(field):
-    if "default" not in field:
+    # A bare null is no default for Kafka's generator, unlike "null".
+    if field.get("default") is None:
         return "-"
     value = str(field["default"])
     if field["type"].startswith("int"):
@@ -37,16 +44,25 @@ def fields(message, path, declared, common):
         fields(message, here, field.get("fields") or common.get(field["type"].removeprefix("[]"), []), common)
 
 
-def main(jar):
-    archive = zipfile.ZipFile(jar)
+def message(kind, archive, name):
+    text = archive.read(f"common/message/{name}.json").decode()
+    schema = json.loads(re.sub(r"(?m)(^|\s)//.*$", "", text))
+    line(kind, name, schema.get("apiKey", -1), schema["validVersions"], schema["flexibleVersions"],
+         str(schema.get("latestVersionUnstable", False)).lower())
+    common = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", [])}
+    fields(name, [], schema["fields"], common)
+
+
+def main(clients, coordinator):
+    clients, coordinator = zipfile.ZipFile(clients), zipfile.ZipFile(coordinator)
     for api in APIS:
-        for name in (api + "Request", api + "Response"):
-            text = archive.read(f"common/message/{name}.json").decode()
-            schema = json.loads(re.sub(r"(?m)(^|\s)//.*$", "", text))
-            line("message", name, schema["apiKey"], schema["validVersions"], schema["flexibleVersions"],
-                 str(schema.get("latestVersionUnstable", False)).lower())
-            common = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", [])}
-            fields(name, [], schema["fields"], common)
+        message("message", clients, api + "Request")
+        message("message", clients, api + "Response")
+    for name in EMBEDDED:
+        message("format", clients, name)
+    for record in RECORDS:
+        message("format", coordinator, record + "Key")
+        message("format", coordinator, record + "Value")
 
 
-main(sys.argv[1])
+main(sys.argv[1], sys.argv[2])

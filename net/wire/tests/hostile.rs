@@ -8,6 +8,8 @@ use std::cell::Cell;
 use std::fmt::{Debug, Write};
 
 use facts::{Bodies, Message, Random};
+use ringmain_types::{Offset, PartitionIndex, TopicId, WallMs};
+use ringmain_wire::records::*;
 use ringmain_wire::*;
 
 /// Counts this thread's allocations.
@@ -50,15 +52,34 @@ fn decode_and_walk<'a, T: Field<'a> + Debug>(
     version: i16,
     bytes: &'a [u8],
 ) -> Result<Vec<u8>, WireError> {
+    walk(version, spec.is_flexible(version), || decode::<T>(spec, version, bytes))
+}
+
+/// The prefix of a format says its version, or what its key is of; here it always says the right thing.
+fn decode_format<'a, T: Format + Field<'a> + Debug>(version: i16, body: &'a [u8]) -> Result<Vec<u8>, WireError> {
+    let flexible = version >= T::SPEC.flexible;
+    walk(version, flexible, || {
+        let mut r = Reader::new(body, version, flexible);
+        let decoded = T::read(&mut r)?;
+        r.end()?;
+        Ok(decoded)
+    })
+}
+
+fn walk<'a, T: Field<'a> + Debug>(
+    version: i16,
+    flexible: bool,
+    decode: impl Fn() -> Result<T, WireError>,
+) -> Result<Vec<u8>, WireError> {
     let before = ALLOCATED.get();
-    let decoded = decode::<T>(spec, version, bytes);
+    let decoded = decode();
     if let Ok(body) = &decoded {
         let mut walk = Walk(0);
         write!(walk, "{body:?}").unwrap();
         assert!(walk.0 > 0);
     }
     assert_eq!(ALLOCATED.get(), before, "decoding and walking allocate nothing");
-    let mut w = Writer::new(version, spec.is_flexible(version));
+    let mut w = Writer::new(version, flexible);
     decoded?.write(&mut w);
     Ok(w.finish().concat())
 }
@@ -88,14 +109,49 @@ const CODECS: &[(&str, Codec)] = codecs! {
     DESCRIBE_PRODUCERS DescribeProducersRequest DescribeProducersResponse;
     LIST_CONFIG_RESOURCES ListConfigResourcesRequest ListConfigResourcesResponse;
     DESCRIBE_TOPIC_PARTITIONS DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
+    FIND_COORDINATOR FindCoordinatorRequest FindCoordinatorResponse;
+    JOIN_GROUP JoinGroupRequest JoinGroupResponse;
+    HEARTBEAT HeartbeatRequest HeartbeatResponse;
+    LEAVE_GROUP LeaveGroupRequest LeaveGroupResponse;
+    SYNC_GROUP SyncGroupRequest SyncGroupResponse;
+    DESCRIBE_GROUPS DescribeGroupsRequest DescribeGroupsResponse;
+    LIST_GROUPS ListGroupsRequest ListGroupsResponse;
+    OFFSET_COMMIT OffsetCommitRequest OffsetCommitResponse;
+    OFFSET_FETCH OffsetFetchRequest OffsetFetchResponse;
+    DELETE_GROUPS DeleteGroupsRequest DeleteGroupsResponse;
+    OFFSET_DELETE OffsetDeleteRequest OffsetDeleteResponse;
+    CONSUMER_GROUP_HEARTBEAT ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse;
+    CONSUMER_GROUP_DESCRIBE ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse;
 };
 
-/// Each message in each version that is spoken.
+macro_rules! formats { ($($name:ident)*) => { &[$(
+    (stringify!($name), |version, bytes| decode_format::<$name>(version, bytes)),
+)*] } }
+
+const FORMATS: &[(&str, Codec)] = formats! {
+    ConsumerProtocolSubscription ConsumerProtocolAssignment
+    OffsetCommitKey OffsetCommitValue
+    LegacyOffsetCommitKey LegacyOffsetCommitValue
+    GroupMetadataKey GroupMetadataValue
+    ConsumerGroupMetadataKey ConsumerGroupMetadataValue
+    ConsumerGroupPartitionMetadataKey ConsumerGroupPartitionMetadataValue
+    ConsumerGroupMemberMetadataKey ConsumerGroupMemberMetadataValue
+    ConsumerGroupTargetAssignmentMetadataKey ConsumerGroupTargetAssignmentMetadataValue
+    ConsumerGroupTargetAssignmentMemberKey ConsumerGroupTargetAssignmentMemberValue
+    ConsumerGroupCurrentMemberAssignmentKey ConsumerGroupCurrentMemberAssignmentValue
+    ConsumerGroupRegularExpressionKey ConsumerGroupRegularExpressionValue
+};
+
+/// Each message and format in each version that is spoken.
 fn each(mut run: impl FnMut(&Message, i16, Codec)) {
     for message in facts::messages() {
         let codec = CODECS.iter().find(|(name, _)| *name == message.name).expect("a codec").1;
         let (min, max) = api(message.key).unwrap().versions;
         (min..=max).for_each(|version| run(&message, version, codec));
+    }
+    for format in facts::formats() {
+        let codec = FORMATS.iter().find(|(name, _)| *name == format.name).expect("a codec").1;
+        (format.valid.0..=format.valid.1).for_each(|version| run(&format, version, codec));
     }
 }
 
@@ -193,6 +249,36 @@ fn noise_is_refused_or_read() {
             assert_eq!(ALLOCATED.get(), before);
         }
     });
+}
+
+/// Keys say of what type they are, values in which version; what clients embed may be newer than we are.
+#[test]
+fn prefixes_are_checked() {
+    let key = OffsetCommitKey { group: "g", topic: "t", partition: PartitionIndex(3) };
+    let bytes = encode_key(&key);
+    assert_eq!(bytes, [0, 1, 0, 1, b'g', 0, 1, b't', 0, 0, 0, 3]);
+    assert_eq!((key_type(&bytes), decode_key::<OffsetCommitKey>(&bytes)), (Ok(1), Ok(key)));
+    let error = decode_key::<GroupMetadataKey>(&bytes).unwrap_err();
+    assert_eq!(error, WireError::Value { field: "key type", value: 1 });
+
+    let value = OffsetCommitValue { offset: Offset(7), topic_id: TopicId(9), ..Default::default() };
+    for version in 0..=4 {
+        let bytes = encode_value(version, &value);
+        let mut want = value.clone();
+        want.topic_id = if version == 4 { TopicId(9) } else { TopicId::NONE };
+        want.expire_timestamp = if version == 1 { WallMs(-1) } else { want.expire_timestamp };
+        assert_eq!(decode_value::<OffsetCommitValue>(&bytes).as_ref(), Ok(&want));
+        let newer = [&[0, 5], &bytes[2..]].concat();
+        let error = decode_value::<OffsetCommitValue>(&newer).unwrap_err();
+        assert_eq!(error, WireError::Value { field: "version", value: 5 });
+    }
+
+    let topics = ["a", "b"].into_iter().collect();
+    let subscription = ConsumerProtocolSubscription { topics, rack_id: Some("r"), ..Default::default() };
+    let newer = [&[0, 9], &encode_value(3, &subscription)[2..], b"what v9 adds"].concat();
+    assert_eq!(decode_embedded::<ConsumerProtocolSubscription>(&newer), Ok(subscription));
+    assert!(decode_embedded::<ConsumerProtocolSubscription>(&[0xff, 0xff, 0, 0, 0, 0]).is_err());
+    assert!(decode_embedded::<ConsumerProtocolSubscription>(&[]).is_err());
 }
 
 /// Whatever count stands in a first array, only as many elements as there are bytes are looked at.

@@ -17,8 +17,11 @@ const BODIES_PER_VERSION: u64 = 40;
 fn bodies_pass_through_kafka_unchanged() {
     let lib = std::env::var("KAFKA_LIB").expect("KAFKA_LIB is the folder of Kafka's jars");
     let (mut lines, mut count) = (String::new(), 0);
-    for message in facts::messages() {
-        let (min, max) = ringmain_wire::api(message.key).unwrap().versions;
+    for message in facts::messages().into_iter().chain(facts::formats()) {
+        let (min, max) = match message.format {
+            true => (message.valid.0, message.valid.1),
+            false => ringmain_wire::api(message.key).unwrap().versions,
+        };
         for version in min.max(message.valid.0)..=max {
             for seed in 0..BODIES_PER_VERSION {
                 write!(lines, "{} {version} ", message.name).unwrap();

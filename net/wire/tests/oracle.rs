@@ -40,7 +40,7 @@ macro_rules! pairs { ($($spec:ident $name:ident;)*) => { [$(Pair {
     },
 }),*] } }
 
-fn pairs() -> [Pair; 38] {
+fn pairs() -> [Pair; 64] {
     pairs! {
         PRODUCE ProduceRequest;
         PRODUCE ProduceResponse;
@@ -80,6 +80,32 @@ fn pairs() -> [Pair; 38] {
         LIST_CONFIG_RESOURCES ListConfigResourcesResponse;
         DESCRIBE_TOPIC_PARTITIONS DescribeTopicPartitionsRequest;
         DESCRIBE_TOPIC_PARTITIONS DescribeTopicPartitionsResponse;
+        FIND_COORDINATOR FindCoordinatorRequest;
+        FIND_COORDINATOR FindCoordinatorResponse;
+        JOIN_GROUP JoinGroupRequest;
+        JOIN_GROUP JoinGroupResponse;
+        HEARTBEAT HeartbeatRequest;
+        HEARTBEAT HeartbeatResponse;
+        LEAVE_GROUP LeaveGroupRequest;
+        LEAVE_GROUP LeaveGroupResponse;
+        SYNC_GROUP SyncGroupRequest;
+        SYNC_GROUP SyncGroupResponse;
+        DESCRIBE_GROUPS DescribeGroupsRequest;
+        DESCRIBE_GROUPS DescribeGroupsResponse;
+        LIST_GROUPS ListGroupsRequest;
+        LIST_GROUPS ListGroupsResponse;
+        OFFSET_COMMIT OffsetCommitRequest;
+        OFFSET_COMMIT OffsetCommitResponse;
+        OFFSET_FETCH OffsetFetchRequest;
+        OFFSET_FETCH OffsetFetchResponse;
+        DELETE_GROUPS DeleteGroupsRequest;
+        DELETE_GROUPS DeleteGroupsResponse;
+        OFFSET_DELETE OffsetDeleteRequest;
+        OFFSET_DELETE OffsetDeleteResponse;
+        CONSUMER_GROUP_HEARTBEAT ConsumerGroupHeartbeatRequest;
+        CONSUMER_GROUP_HEARTBEAT ConsumerGroupHeartbeatResponse;
+        CONSUMER_GROUP_DESCRIBE ConsumerGroupDescribeRequest;
+        CONSUMER_GROUP_DESCRIBE ConsumerGroupDescribeResponse;
     }
 }
 
@@ -122,6 +148,10 @@ const NOT_JUDGED: &[&str] = &[
     "ApiVersionsResponse 5",
     "DescribeLogDirsRequest 5",
     "DescribeLogDirsResponse 5",
+    "OffsetCommitRequest 10",
+    "OffsetFetchRequest 10",
+    "DeleteGroupsRequest 3",
+    "DeleteGroupsResponse 3",
 ];
 
 fn decode_theirs<T: Decodable>(mut bytes: Bytes, version: i16) -> T {

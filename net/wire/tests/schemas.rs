@@ -4,7 +4,7 @@
 mod facts;
 
 use facts::{Field, Message, Versions};
-use ringmain_wire::{API_INFOS, ApiInfo, FieldInfo, Kind, StructInfo, Writer};
+use ringmain_wire::{API_INFOS, FORMAT_INFOS, FieldInfo, FormatInfo, Kind, StructInfo, Writer};
 
 /// Probed one by one; schemas have far fewer.
 const VERSIONS_PROBED: std::ops::Range<i16> = 0..64;
@@ -18,19 +18,46 @@ fn apis_are_the_schemas() {
             let name = format!("{}{suffix}", info.spec.name);
             let message = messages.iter().find(|message| message.name == name).expect("a schema");
             check_spec(info, message);
-            let Kind::Struct(ours) = kind else { panic!("{name} is not a struct") };
-            assert_eq!(ours.name, name);
-            check_struct(ours, &message.fields, info, &name);
+            check_body(kind, message, &Spoken { versions: info.spec.versions, flexible: info.spec.flexible });
         }
     }
 }
 
+#[test]
+fn formats_are_the_schemas() {
+    let formats = facts::formats();
+    assert_eq!(formats.len(), FORMAT_INFOS.len());
+    for FormatInfo { spec, body } in FORMAT_INFOS {
+        let Kind::Struct(ours) = body else { panic!("{body:?} is not a struct") };
+        let format = formats.iter().find(|format| format.name == ours.name).expect("a schema");
+        assert_eq!(spec.key, format.key, "{}", format.name);
+        assert_eq!(flexible(spec.flexible), format.flexible, "{}", format.name);
+        assert_eq!(Versions(spec.versions.0, spec.versions.1), format.valid, "{}", format.name);
+        check_body(*body, format, &Spoken { versions: spec.versions, flexible: spec.flexible });
+    }
+}
+
+struct Spoken {
+    versions: (i16, i16),
+    flexible: i16,
+}
+
+fn flexible(first: i16) -> Versions {
+    if first == i16::MAX { Versions(1, 0) } else { Versions(first, i16::MAX) }
+}
+
+fn check_body(kind: Kind, message: &Message, spoken: &Spoken) {
+    let Kind::Struct(ours) = kind else { panic!("{} is not a struct", message.name) };
+    assert_eq!(ours.name, message.name);
+    check_struct(ours, &message.fields, spoken, &message.name);
+}
+
 /// Key, versions and the first flexible one. Produce is advertised from 0 on, which is answered with an error (KAFKA-18659);
 /// an unstable last version is not spoken.
-fn check_spec(info: &ApiInfo, message: &Message) {
+fn check_spec(info: &ringmain_wire::ApiInfo, message: &Message) {
     let spec = &info.spec;
     assert_eq!(spec.key, message.key, "{}", message.name);
-    assert_eq!(Versions(spec.flexible, i16::MAX), message.flexible, "{}", message.name);
+    assert_eq!(flexible(spec.flexible), message.flexible, "{}", message.name);
     let Versions(mut min, mut max) = message.valid;
     if spec.name == "Produce" {
         min = 0;
@@ -42,8 +69,8 @@ fn check_spec(info: &ApiInfo, message: &Message) {
     assert_eq!(spec.versions, (min, max), "{}", message.name);
 }
 
-fn check_struct(ours: &StructInfo, facts: &[Field], info: &ApiInfo, path: &str) {
-    let spoken = Versions(info.spec.versions.0, info.spec.versions.1);
+fn check_struct(ours: &StructInfo, facts: &[Field], info: &Spoken, path: &str) {
+    let spoken = Versions(info.versions.0, info.versions.1);
     let mut facts: Vec<&Field> = facts.iter().filter(|field| field.versions.meets(spoken)).collect();
     // Stable: plain fields keep their order, tagged ones follow by tag.
     facts.sort_by_key(|field| field.tag.map_or(0, |tag| tag + 1));
@@ -54,8 +81,8 @@ fn check_struct(ours: &StructInfo, facts: &[Field], info: &ApiInfo, path: &str) 
     }
 }
 
-fn check_field(ours: &FieldInfo, fact: &Field, info: &ApiInfo, path: &str) {
-    let (min, max) = info.spec.versions;
+fn check_field(ours: &FieldInfo, fact: &Field, info: &Spoken, path: &str) {
+    let (min, max) = info.versions;
     assert_eq!(ours.tag, fact.tag, "tag of {path}");
     let versions = if fact.tag.is_some() { fact.tagged } else { fact.versions };
     for version in VERSIONS_PROBED {
@@ -82,7 +109,7 @@ fn check_field(ours: &FieldInfo, fact: &Field, info: &ApiInfo, path: &str) {
             check_struct(ours, &fact.fields, info, path);
             for version in (min..=max).filter(|version| fact.array && versions.has(*version)) {
                 let present = ours.fields.iter().any(|field| field.tag.is_none() && (field.versions)(version));
-                assert!(present || version >= info.spec.flexible, "elements of {path} have no bytes in {version}");
+                assert!(present || version >= info.flexible, "elements of {path} have no bytes in {version}");
             }
         }
         kind => assert_eq!(type_name(kind), fact.element, "type of {path}"),
@@ -96,12 +123,12 @@ fn encoded(write: fn(&mut Writer), version: i16) -> Vec<u8> {
 }
 
 /// The default in the form that is not flexible. One rule is ours: where Kafka names no default, a nullable field is null and not empty, so that a handler which leaves out an error
-/// message or a list says nothing rather than "".
+/// message or a list says nothing rather than "". Not so for tagged fields: what is absent on the wire is Kafka's default.
 fn default(fact: &Field, nullable: bool, version: i16) -> Vec<u8> {
     let text = fact.default.as_deref();
-    if nullable && (text.is_none() || text == Some("null")) {
+    if nullable && (text == Some("null") || text.is_none() && fact.tag.is_none()) {
         return match (fact.array, fact.element.as_str()) {
-            (true, _) | (_, "records") => vec![0xff; 4],
+            (true, _) | (_, "records" | "bytes") => vec![0xff; 4],
             (_, "string") => vec![0xff; 2],
             _ => vec![0xff],
         };
@@ -118,9 +145,11 @@ fn default(fact: &Field, nullable: bool, version: i16) -> Vec<u8> {
         "int64" => number.to_be_bytes().into(),
         "uuid" => vec![0; 16],
         "string" => vec![0; 2],
+        "bytes" => vec![0; 4],
         _ => {
             let present = fact.fields.iter().filter(|field| field.versions.has(version));
-            present.flat_map(|field| default(field, false, version)).collect()
+            let body = present.flat_map(|field| default(field, false, version));
+            nullable.then_some(1).into_iter().chain(body).collect()
         }
     }
 }
@@ -134,6 +163,7 @@ fn type_name(kind: Kind) -> &'static str {
         Kind::Int64 => "int64",
         Kind::Uuid => "uuid",
         Kind::String => "string",
+        Kind::Bytes => "bytes",
         Kind::Records => "records",
         Kind::Array(_) | Kind::Nullable(_) | Kind::Struct(_) => "nested",
     }

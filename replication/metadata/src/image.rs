@@ -18,6 +18,8 @@ pub struct ClusterImage {
     pub brokers: BTreeMap<BrokerId, Arc<Broker>>,
     /// Dynamic broker configs by broker id; "" is the cluster default.
     pub broker_configs: BTreeMap<String, BTreeMap<String, String>>,
+    /// Configs of groups that have any, whether there is such a group or not.
+    pub group_configs: BTreeMap<Arc<str>, Arc<BTreeMap<String, String>>>,
     /// Of all topics.
     pub partitions: u32,
     /// The first producer id that no block was taken from yet.

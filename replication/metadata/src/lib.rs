@@ -9,11 +9,11 @@ mod image;
 mod name;
 mod record;
 
-pub use config::{BrokerConfig, Entry, Kind, Source, Synonym, TopicConfig};
+pub use config::{BrokerConfig, Entry, GroupSettings, Kind, Source, Synonym, TopicConfig};
 pub use controller::{
     AlterConfig, AlterOperation, AlterResource, Assignment, Controller, ControllerConfig, CreatedTopic, Decision,
     NewPartitions, NewTopic, Refusal, ReplayError, TopicKey,
 };
 pub use image::{Broker, ClusterImage, PartitionState, Topic};
-pub use name::{TOPIC_NAME_LENGTH_MAX, check_topic_name, is_internal};
+pub use name::{OFFSETS_TOPIC, TOPIC_NAME_LENGTH_MAX, check_topic_name, is_internal};
 pub use record::{ConfigResource, FORMAT_VERSION, Record, RecordError};

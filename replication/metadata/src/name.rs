@@ -3,8 +3,11 @@
 /// A topic's directory is `<name>-<partition>` and file names end at 255 bytes.
 pub const TOPIC_NAME_LENGTH_MAX: usize = 249;
 
+/// Where groups keep their offsets and generations.
+pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
+
 /// Topics that belong to the broker itself: not made or written by clients on purpose.
-const INTERNAL: [&str; 3] = ["__consumer_offsets", "__transaction_state", "__share_group_state"];
+const INTERNAL: [&str; 3] = [OFFSETS_TOPIC, "__transaction_state", "__share_group_state"];
 
 pub fn is_internal(name: &str) -> bool {
     INTERNAL.contains(&name)

@@ -61,6 +61,7 @@ pub enum ConfigResource {
     Topic(TopicId),
     /// `None` is the default of all brokers.
     Broker(Option<BrokerId>),
+    Group(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +174,11 @@ mod v1 {
         ProducerIds {
             next: i64,
         },
+        GroupConfig {
+            group: String,
+            name: String,
+            value: Option<String>,
+        },
     }
 
     fn ids(brokers: &[BrokerId]) -> Vec<i32> {
@@ -212,6 +218,9 @@ mod v1 {
                     name: name.clone(),
                     value: value.clone(),
                 },
+                Record::Config { resource: ConfigResource::Group(group), name, value } => {
+                    Stored::GroupConfig { group: group.clone(), name: name.clone(), value: value.clone() }
+                }
                 Record::ProducerIds { next } => Stored::ProducerIds { next: next.0 },
             }
         }
@@ -241,6 +250,9 @@ mod v1 {
                 }
                 Stored::BrokerConfig { broker, name, value } => {
                     Record::Config { resource: ConfigResource::Broker(broker.map(BrokerId)), name, value }
+                }
+                Stored::GroupConfig { group, name, value } => {
+                    Record::Config { resource: ConfigResource::Group(group), name, value }
                 }
                 Stored::ProducerIds { next } => Record::ProducerIds { next: ProducerId(next) },
             }
@@ -280,6 +292,11 @@ mod tests {
                 value: Some("".into()),
             },
             Record::ProducerIds { next: ProducerId(i64::MAX) },
+            Record::Config {
+                resource: ConfigResource::Group("a group's name".into()),
+                name: "consumer.session.timeout.ms".into(),
+                value: Some("50000".into()),
+            },
         ]
     }
 

@@ -1,7 +1,7 @@
 //! Our config tables against Kafka 4.4's own: `data/kafka-4.4-configs.tsv` was read from its ConfigDefs and a running broker.
 
 use ringmain_metadata::config::{
-    Definition, Kind, Rule, Scale, TopicDefinition, broker_definitions, topic_definitions,
+    Definition, Kind, Rule, Scale, TopicDefinition, broker_definitions, group_definitions, topic_definitions,
 };
 
 struct Fact<'a> {
@@ -42,6 +42,7 @@ fn allowed(definition: &Definition) -> String {
         Rule::OneOf(all) | Rule::EachOf(all) => format!("[{}]", all.join(", ")),
         Rule::OneOfAnyCase(all) => format!("(case insensitive) [{}]", all.join(", ")),
         Rule::GzipLevel => "[1,...,9] or -1".into(),
+        Rule::OffsetReset => "[latest, earliest, by_duration:PnDTnHnMn.nS]".into(),
         Rule::Throttled => "[partitionId]:[brokerId],[partitionId]:[brokerId],...".into(),
         Rule::Any => String::new(),
     }
@@ -95,6 +96,22 @@ fn topic_configs_are_kafkas_and_our_one_more() {
         let from: Vec<String> = ours.from.iter().map(|(name, scale)| format!("{name}*{}", factor(*scale))).collect();
         if from.join(";") != fact.from {
             found.push(format!("{}: comes from {} in Kafka and {} here", fact.name, fact.from, from.join(";")));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn group_configs_are_kafkas() {
+    let facts: Vec<Fact<'_>> = facts().into_iter().filter(|fact| fact.resource == "GROUP").collect();
+    let names: Vec<&str> = facts.iter().map(|fact| fact.name).collect();
+    assert_eq!(names, group_definitions().iter().map(|one| one.definition.name).collect::<Vec<_>>());
+    let mut found = Vec::new();
+    for (fact, ours) in facts.iter().zip(group_definitions()) {
+        found.extend(differences(fact, &ours.definition));
+        // A name's default is no list's.
+        if ours.from.unwrap_or_default() != fact.from && fact.name != "streams.assignor.name" {
+            found.push(format!("{}: comes from {} in Kafka and {:?} here", fact.name, fact.from, ours.from));
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));

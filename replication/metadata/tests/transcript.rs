@@ -106,7 +106,11 @@ impl Script {
 
     /// `alter topic|broker NAME name=value name+=value name-=value name!`
     fn alter(&mut self, words: &[&str]) -> String {
-        let kind = if words[0] == "topic" { 2 } else { 4 };
+        let kind = match words[0] {
+            "topic" => 2,
+            "group" => 32,
+            _ => 4,
+        };
         let name = if words[1] == "default" { "" } else { words[1] };
         let resource = AlterResource { kind, name: name.into() };
         let one = |word: &&str| {
@@ -166,6 +170,7 @@ impl Script {
                     ConfigResource::Topic(id) => self.number(*id),
                     ConfigResource::Broker(Some(broker)) => format!("broker {}", broker.0),
                     ConfigResource::Broker(None) => "all brokers".into(),
+                    ConfigResource::Group(group) => format!("group {group}"),
                 };
                 format!("Config {resource} {name}={}", value.as_deref().unwrap_or("(none)"))
             }
@@ -202,6 +207,9 @@ impl Script {
             let topic = &image.topics[id];
             writeln!(out, "  {} {name}: {} partitions {:?}", self.number(*id), topic.partitions.len(), topic.configs)
                 .unwrap();
+        }
+        for (group, configs) in &image.group_configs {
+            writeln!(out, "  group {group:?}: {configs:?}").unwrap();
         }
         for (broker, configs) in image.broker_configs.iter().filter(|(_, configs)| !configs.is_empty()) {
             writeln!(out, "  broker {broker:?}: {configs:?}").unwrap();

@@ -73,6 +73,16 @@ pub struct Limits {
     pub connection_slow_ms: u64,
     /// Fetch sessions of one shard (KIP-227, `max.incremental.fetch.session.cache.slots`).
     pub fetch_sessions_max: u32,
+    /// Groups of one partition of `__consumer_offsets`: ids cost nothing to make up.
+    pub groups_max: u32,
+    /// Members of one group.
+    pub group_members_max: u32,
+    /// Committed offsets of one group.
+    pub group_offsets_max: u32,
+    /// Groups with configs of their own: every change of the image copies a pointer for each.
+    pub group_configs_max: u32,
+    /// Decisions of one coordinator that wait for room in the log; past it requests are told to come again.
+    pub coordinator_backlog_max: u32,
     /// Topics and partitions of the cluster.
     pub topics_max: u32,
     /// Topics that one Metadata request has made (auto.create.topics.enable); the names behind them are unknown until asked for again.
@@ -90,6 +100,10 @@ pub struct Limits {
     pub reads_inflight_max: u32,
     /// Partitions of one shard that have metric series of their own; the totals count all.
     pub metric_partitions_max: u32,
+    /// Groups of one shard that have metric series of their own, and that are told of at once.
+    pub metric_groups_max: u32,
+    /// Partitions that a group's lag is counted over.
+    pub metric_group_offsets_max: u32,
     /// How often retention is looked at (`log.retention.check.interval.ms`).
     pub retention_check_ms: u64,
     /// A start's first look at retention comes this much later: an operator whose clock is wrong has as long to see it, and what a
@@ -140,6 +154,11 @@ impl Limits {
             connection_idle_ms: 600_000,
             connection_slow_ms: 60_000,
             fetch_sessions_max: 1000,
+            groups_max: 100_000,
+            group_members_max: 10_000,
+            group_offsets_max: 1_000_000,
+            group_configs_max: 10_000,
+            coordinator_backlog_max: 10_000,
             topics_max: 100_000,
             auto_create_topics_max: 1000,
             partitions_max: 200_000,
@@ -148,6 +167,8 @@ impl Limits {
             open_files_max: 4096,
             reads_inflight_max: 64,
             metric_partitions_max: 10_000,
+            metric_groups_max: 1_000,
+            metric_group_offsets_max: 10_000,
             retention_check_ms: 30_000,
             retention_first_ms: 30_000,
             compaction_map_bytes: part(4).clamp(1 << 20, 128 << 20),
@@ -194,6 +215,11 @@ impl Limits {
             connection_idle_ms: 60_000,
             connection_slow_ms: 10_000,
             fetch_sessions_max: 4,
+            groups_max: 16,
+            group_members_max: 16,
+            group_offsets_max: 64,
+            group_configs_max: 4,
+            coordinator_backlog_max: 16,
             topics_max: 64,
             auto_create_topics_max: 8,
             partitions_max: 256,
@@ -202,6 +228,8 @@ impl Limits {
             open_files_max: 16,
             reads_inflight_max: 4,
             metric_partitions_max: 8,
+            metric_groups_max: 4,
+            metric_group_offsets_max: 8,
             retention_check_ms: 1_000,
             retention_first_ms: 700,
             compaction_map_bytes: 24 * 64,

@@ -1,4 +1,4 @@
-// A producer and an assigned consumer over franz-go; the same command line and content as ../client.py.
+// A producer, an assigned consumer and a group over franz-go; the same command line and content as ../client.py.
 package main
 
 import (
@@ -35,6 +35,8 @@ func main() {
 	switch verb {
 	case "produce":
 		produce(ctx, bootstrap, topic, partition, rest[0], number(rest[1]))
+	case "group":
+		group(ctx, bootstrap, topic, int(partition), rest[0], rest[1], number(rest[2]))
 	case "consume":
 		consume(ctx, bootstrap, topic, partition, number(rest[0]))
 	default:
@@ -94,5 +96,54 @@ func consume(ctx context.Context, bootstrap, topic string, partition int32, coun
 			}
 			fmt.Printf("%d %s %s %s\n", r.Offset, r.Key, r.Value, strings.Join(headers, ","))
 		})
+	}
+}
+
+// Members of one group, each on a goroutine, read count records from the earliest, commit them and leave.
+func group(ctx context.Context, bootstrap, topic string, members int, name, protocol string, count int) {
+	type line struct {
+		member int
+		record *kgo.Record
+	}
+	lines, done := make(chan line, count*members), make(chan error, members)
+	read, cancel := context.WithCancel(ctx)
+	for member := range members {
+		options := []kgo.Opt{kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(name), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(6 * time.Second), kgo.HeartbeatInterval(time.Second)}
+		if protocol == "consumer" {
+			options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
+		}
+		client, err := kgo.NewClient(options...)
+		if err != nil {
+			fail("%v", err)
+		}
+		go func() {
+			for read.Err() == nil {
+				fetches := client.PollRecords(read, 20)
+				fetches.EachRecord(func(r *kgo.Record) { lines <- line{member, r} })
+				if err := client.CommitUncommittedOffsets(ctx); err != nil {
+					fmt.Fprintln(os.Stderr, "commit:", err)
+				}
+			}
+			client.Close()
+			done <- nil
+		}()
+	}
+	seen := map[[2]int64]bool{}
+	for len(seen) < count {
+		select {
+		case l := <-lines:
+			key := [2]int64{int64(l.record.Partition), l.record.Offset}
+			if !seen[key] {
+				seen[key] = true
+				fmt.Printf("%d %d %d %s\n", l.member, l.record.Partition, l.record.Offset, l.record.Value)
+			}
+		case <-ctx.Done():
+			fail("%d of %d records", len(seen), count)
+		}
+	}
+	cancel()
+	for range members {
+		<-done
 	}
 }

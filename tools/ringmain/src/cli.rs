@@ -23,6 +23,9 @@ pub enum Command {
     /// Create, list, describe, alter and delete topics of a running broker.
     #[command(subcommand)]
     Topic(TopicCommand),
+    /// List, describe, reset and delete consumer groups of a running broker.
+    #[command(subcommand)]
+    Group(GroupCommand),
     /// Read the files of a stopped broker.
     #[command(subcommand)]
     Log(LogCommand),
@@ -136,6 +139,71 @@ pub enum TopicCommand {
 }
 
 #[derive(Debug, Subcommand)]
+pub enum GroupCommand {
+    /// List groups, with their types and states.
+    List {
+        /// Only groups in this state (Stable, Empty, ...); repeatable.
+        #[arg(long, value_name = "STATE")]
+        state: Vec<String>,
+        /// Only groups of this type (classic, consumer); repeatable.
+        #[arg(long = "type", value_name = "TYPE")]
+        kind: Vec<String>,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Show a group's members, committed offsets and lag.
+    Describe {
+        /// The group's.
+        name: String,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Put a group without members to other offsets; what a partition's log has not is the nearest that it has.
+    Reset {
+        /// The group's.
+        name: String,
+        /// TOPIC or TOPIC:PARTITION,...; repeatable [default: all that the group has committed for]
+        #[arg(long, short = 't', value_name = "TOPIC[:N,...]")]
+        topic: Vec<String>,
+        #[command(flatten)]
+        to: ResetTo,
+        /// Only show what would be done.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Delete groups without members, with all that they committed.
+    Delete {
+        /// The groups'.
+        #[arg(required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+#[derive(Args, Clone, Debug, Default)]
+#[group(required = true, multiple = false)]
+pub struct ResetTo {
+    /// To the first record that is kept.
+    #[arg(long = "to-earliest")]
+    pub earliest: bool,
+    /// Behind the last record.
+    #[arg(long = "to-latest")]
+    pub latest: bool,
+    /// To this offset.
+    #[arg(long = "to-offset", value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    pub offset: Option<i64>,
+    /// So many records on, or back with a minus.
+    #[arg(long = "shift-by", value_name = "N", allow_negative_numbers = true)]
+    pub shift: Option<i64>,
+    /// To the first record at or after this time, in milliseconds since 1970.
+    #[arg(long = "to-timestamp", value_name = "MS", value_parser = clap::value_parser!(i64).range(0..))]
+    pub timestamp: Option<i64>,
+}
+
+#[derive(Debug, Subcommand)]
 pub enum LogCommand {
     /// Check every byte of segments, indexes, snapshots and journals; exit code 1 when something is wrong.
     Verify {
@@ -176,5 +244,8 @@ mod tests {
         assert!(Cli::try_parse_from(["ringmain", "start", "--set", "a"]).is_err());
         assert!(Cli::try_parse_from(["ringmain", "topic", "create", "t", "-p", "0"]).is_err());
         assert!(Cli::try_parse_from(["ringmain", "log", "verify"]).is_err());
+        assert!(Cli::try_parse_from(["ringmain", "group", "reset", "g", "--shift-by", "-3"]).is_ok());
+        assert!(Cli::try_parse_from(["ringmain", "group", "reset", "g"]).is_err(), "to where?");
+        assert!(Cli::try_parse_from(["ringmain", "group", "reset", "g", "--to-latest", "--to-earliest"]).is_err());
     }
 }

@@ -50,6 +50,11 @@ pub enum ClientError {
         what: String,
         options: &'static str,
     },
+    /// Something that was given names nothing there.
+    Argument {
+        what: String,
+        message: String,
+    },
     /// What the broker answered about `what`.
     Broker {
         what: String,
@@ -71,6 +76,7 @@ impl fmt::Display for ClientError {
             ClientError::Reply { address, why } => write!(f, "{address}: not a reply of Kafka's protocol: {why}"),
             ClientError::Version { api } => write!(f, "the broker has no version of {api} that this command knows"),
             ClientError::NothingToDo { what, options } => write!(f, "{what}: nothing to change; give {options}"),
+            ClientError::Argument { what, message } => write!(f, "{what}: {message}"),
             ClientError::Broker { what, code, message } => {
                 write!(f, "{what}: {code:?} ({})", *code as i16)?;
                 match (message, code) {

@@ -5,6 +5,7 @@ mod cli;
 mod client;
 mod data_dir;
 mod dump;
+mod group;
 mod properties;
 mod settings;
 mod start;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Start(args) => start::run(&args),
         Command::Topic(command) => ended(topic::run(&command)),
+        Command::Group(command) => ended(group::run(&command)),
         Command::Log(command) => read_files(&command),
         Command::Version => {
             println!("ringmain {}", env!("CARGO_PKG_VERSION"));

@@ -178,3 +178,29 @@ fn a_brokers_life() {
     let (code, out, _) = run(&["log", "verify", data.to_str().unwrap()]);
     assert!(code == Some(1) && out.contains("1.journal: position 0"), "{out}");
 }
+
+#[test]
+fn a_groups_offsets() {
+    let dir = Temp::new("group");
+    let broker = Broker::start(&dir.0.join("data"));
+    let kafka = broker.kafka.clone();
+    let group = |arguments: &[&str]| run(&[&["group"], arguments, &["--bootstrap", &kafka]].concat());
+    assert_eq!(group(&["list", "--json"]), (Some(0), "[]\n".into(), String::new()));
+    assert_eq!(run(&["topic", "create", "orders", "-p", "2", "--bootstrap", &kafka]).0, Some(0));
+    // Without a coordinator yet: it is made.
+    let (code, out, error) = group(&["reset", "billing", "--topic", "orders", "--to-latest", "--dry-run"]);
+    assert!(code == Some(0) && out.contains("nothing was changed"), "{out}{error}");
+    assert!(group(&["list", "--json"]).1.starts_with("[]"), "a dry run makes no group");
+    let (code, out, error) = group(&["reset", "billing", "--topic", "orders:1", "--to-offset", "0", "--json"]);
+    assert!(code == Some(0) && out.contains("\"new_offset\": 0"), "{out}{error}");
+    let (code, out, error) = group(&["describe", "billing"]);
+    assert!(code == Some(0) && out.starts_with("billing: Classic Empty, 0 members; lag 0"), "{out}{error}");
+    assert!(get(&broker.admin, "/metrics").contains("ringmain_groups{shard="));
+    let (code, out, _) = group(&["list"]);
+    assert!(code == Some(0) && out.lines().any(|line| line.starts_with("billing  Classic")), "{out}");
+    assert_eq!(group(&["delete", "billing"]), (Some(0), "deleted billing\n".into(), String::new()));
+    for arguments in [&["describe", "billing"][..], &["delete", "billing"], &["reset", "billing", "--to-latest"]] {
+        let (code, _, error) = group(arguments);
+        assert!(code == Some(1) && error.lines().count() == 1 && error.contains("billing"), "{error}");
+    }
+}

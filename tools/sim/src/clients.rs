@@ -2,14 +2,20 @@
 
 mod admin;
 mod churn;
+mod committer;
 mod consumer;
 mod line;
+mod member;
+mod modern;
 mod producer;
 mod trimmer;
 
 pub use admin::{Admin, By, Wish};
 pub use churn::Churn;
+pub use committer::Committer;
 pub use consumer::{Consumer, Style as ConsumerStyle};
+pub use member::Member;
+pub use modern::{Modern, SESSION_MS as MODERN_SESSION_MS};
 pub use producer::{Producer, Style as ProducerStyle};
 pub use trimmer::Trimmer;
 

@@ -139,7 +139,35 @@ pub struct Work {
     pub churns: u32,
     pub churn_rounds: u32,
     pub trims: u32,
+    pub groups: Groups,
     pub values: (u64, u64),
+}
+
+/// Clients of group coordinators.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Groups {
+    pub committers: u32,
+    pub commits: u32,
+    pub members: u32,
+    pub modern: u32,
+    pub whims: u32,
+}
+
+impl Groups {
+    /// From numbers of their own: histories without groups are what they were before there were any.
+    fn draw(seed: u64) -> Groups {
+        let mut random = Random::new(seed ^ 0x6772_6f75_7073);
+        if !random.chance(0.4) {
+            return Groups::default();
+        }
+        Groups {
+            committers: random.below(3) as u32,
+            commits: random.between(5, 60) as u32,
+            members: if random.chance(0.6) { random.between(1, 4) as u32 } else { 0 },
+            modern: if random.chance(0.6) { random.between(1, 4) as u32 } else { 0 },
+            whims: random.between(0, 6) as u32,
+        }
+    }
 }
 
 impl Plan {
@@ -168,6 +196,7 @@ impl Plan {
             churns: random.below(2) as u32,
             churn_rounds: random.between(1, 4) as u32,
             trims: if random.chance(0.3) { random.between(1, 4) as u32 } else { 0 },
+            groups: Groups::draw(seed),
             values: (10, 120),
         };
         Plan {
@@ -194,6 +223,7 @@ impl Plan {
             churns: 1,
             churn_rounds: 1,
             trims: 1,
+            groups: Groups { committers: 1, commits: 10, ..Groups::default() },
             values: (15, 25),
         };
         let mut limits = Limits::tiny();

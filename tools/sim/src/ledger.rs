@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringmain_types::{ErrorCode, Offset, Partition, ProducerId, TopicId};
 
+use crate::groups::{Classic, Modern};
 use crate::value::ValueId;
 
 /// A topic as the simulation counts them: another number for each life of a name.
@@ -111,6 +112,9 @@ pub struct Ledger {
     stamps: BTreeMap<ValueId, i64>,
     keyed: BTreeMap<ValueId, Keyed>,
     next_topic: u32,
+    /// The classic group that members share, and the KIP-848 one.
+    pub classic: Classic,
+    pub modern: Modern,
     pub acked: u64,
     pub read: u64,
     /// What is heard now was said by a process that has ended since.

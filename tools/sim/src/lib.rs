@@ -8,6 +8,7 @@ mod digest;
 mod disk;
 mod events;
 mod faults;
+mod groups;
 mod hands;
 mod ledger;
 mod mesh;
@@ -19,6 +20,6 @@ mod value;
 mod world;
 
 pub use disk::Counts;
-pub use faults::{Faults, Plan, Strike, Work};
+pub use faults::{Faults, Groups, Plan, Strike, Work};
 pub use trace::Trace;
 pub use world::{Report, Violation, World};

@@ -24,7 +24,7 @@ pub struct SimMesh {
     /// Of each pair (from, to): how many of `open`.
     unanswered: BTreeMap<(ShardId, ShardId), usize>,
     answered: BTreeSet<(CallId, ShardId)>,
-    /// Answered with `Waiting`: one `Ready` may follow.
+    /// Answered with `Waiting` or `Parked`: one `Ready` or `Late` may follow.
     watched: BTreeSet<(CallId, ShardId)>,
     pub messages: u64,
 }
@@ -85,7 +85,7 @@ impl SimMesh {
                     return Err(format!("{count} unanswered calls from shard {} to {}", from.0, to.0));
                 }
             }
-            Mesh::Return { id, result: Return::Ready } => {
+            Mesh::Return { id, result: Return::Ready | Return::Late(_) } => {
                 if !self.watched.remove(&(*id, from)) {
                     return Err(format!("shard {} says Ready to {id:?}, which does not wait for it", from.0));
                 }
@@ -99,7 +99,7 @@ impl SimMesh {
                 }
                 self.answered.insert((*id, from));
                 *self.unanswered.entry((to, from)).or_default() -= 1;
-                if matches!(result, Return::Waiting { .. }) {
+                if matches!(result, Return::Waiting { .. } | Return::Parked) {
                     self.watched.insert((*id, from));
                 }
             }

@@ -702,7 +702,7 @@ impl World {
             advertised: ("sim".into(), 9092),
             journal_exists: self.layout.served,
             dir_path: "/sim".into(),
-            properties: BTreeMap::new(),
+            properties: properties(),
         }
     }
 
@@ -811,6 +811,22 @@ impl World {
     }
 }
 
+/// Coordinators in the time of these histories, and few of them.
+fn properties() -> BTreeMap<String, String> {
+    let session = clients::MODERN_SESSION_MS.to_string();
+    let given = [
+        ("offsets.topic.num.partitions", "3"),
+        ("group.min.session.timeout.ms", "10"),
+        ("group.initial.rebalance.delay.ms", "20"),
+        ("group.consumer.min.session.timeout.ms", "10"),
+        ("group.consumer.session.timeout.ms", &session),
+        ("group.consumer.min.heartbeat.interval.ms", "10"),
+        ("group.consumer.heartbeat.interval.ms", "50"),
+        ("group.consumer.assignment.interval.ms", "20"),
+    ];
+    given.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
 /// The clients of a plan.
 fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>> {
     let work = &plan.work;
@@ -830,6 +846,16 @@ fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>>
     }
     if work.trims > 0 {
         clients.push(Box::new(clients::Trimmer::new(work.trims, random.between(5, 50) * 1_000_000)));
+    }
+    let groups = work.groups;
+    for number in 0..groups.committers {
+        clients.push(Box::new(clients::Committer::new(number, groups.commits, random.skewed(100_000, 20_000_000))));
+    }
+    for _ in 0..groups.members {
+        clients.push(Box::new(clients::Member::new(groups.whims)));
+    }
+    for number in 0..groups.modern {
+        clients.push(Box::new(clients::Modern::new(number, groups.whims)));
     }
     clients
 }

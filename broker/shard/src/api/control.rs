@@ -1,6 +1,6 @@
 //! Requests that change metadata: decided by shard 0 against the controller, answered once every shard serves what was decided.
 
-use ringmain_metadata::{Controller, NewTopic, Record, Refusal};
+use ringmain_metadata::{Controller, NewTopic, OFFSETS_TOPIC, Record, Refusal};
 use ringmain_session::Request;
 use ringmain_types::{ErrorCode, Now};
 use ringmain_wire::{
@@ -67,7 +67,10 @@ pub(crate) fn auto_create(
 ) -> (Vec<Record>, Vec<(String, ErrorCode)>) {
     let wanted: Vec<NewTopic> = names
         .iter()
-        .map(|name| NewTopic { name: name.clone(), partitions: -1, replication_factor: -1, ..Default::default() })
+        .map(|name| match name.as_str() {
+            OFFSETS_TOPIC => offsets_topic(controller),
+            _ => NewTopic { name: name.clone(), partitions: -1, replication_factor: -1, ..Default::default() },
+        })
         .collect();
     let decision = controller.create_topics(now, &wanted, false);
     let outcomes = names.iter().zip(&decision.results).map(|(name, result)| {
@@ -79,6 +82,25 @@ pub(crate) fn auto_create(
     });
     let outcomes = outcomes.collect();
     (decision.records, outcomes)
+}
+
+/// As Kafka makes it, but on no more brokers than there are.
+fn offsets_topic(controller: &Controller) -> NewTopic {
+    let properties = controller.properties();
+    let brokers = i16::try_from(controller.image().brokers.len()).unwrap_or(i16::MAX);
+    let factor: i16 = properties.value("offsets.topic.replication.factor").parse().unwrap_or(1);
+    let configs = [
+        ("cleanup.policy", "compact"),
+        ("compression.type", "producer"),
+        ("segment.bytes", properties.value("offsets.topic.segment.bytes")),
+    ];
+    NewTopic {
+        name: OFFSETS_TOPIC.to_owned(),
+        partitions: properties.value("offsets.topic.num.partitions").parse().unwrap_or(50),
+        replication_factor: factor.min(brokers).max(1),
+        configs: configs.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).into(),
+        ..Default::default()
+    }
 }
 
 #[cfg(test)]

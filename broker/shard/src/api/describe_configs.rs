@@ -1,6 +1,6 @@
 //! DescribeConfigs: every config with its source, synonyms, type and words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringmain_metadata::{Entry, Synonym, check_topic_name, config::Layers};
 use ringmain_session::Request;
@@ -95,8 +95,12 @@ fn all(context: &LocalContext<'_>, resource: &DescribeConfigsResource<'_>) -> Fo
             Err((ErrorCode::InvalidRequest, message))
         }
         GROUP | CLIENT_METRICS if name.is_empty() => Err((ErrorCode::InvalidRequest, "a name is needed".into())),
+        GROUP => {
+            let own = context.image.group_configs.get(name);
+            Ok(layers.group_entries(own.map_or(&BTreeMap::new(), |own| own)))
+        }
         // Nothing of these kinds has configs yet.
-        BROKER_LOGGER | CLIENT_METRICS | GROUP => Ok(Vec::new()),
+        BROKER_LOGGER | CLIENT_METRICS => Ok(Vec::new()),
         kind => Err((
             ErrorCode::InvalidRequest,
             format!("Unsupported resource type: {kind}; allowed are 2 topic, 4 broker, 8 logger, 16 metrics, 32 group"),
@@ -233,7 +237,13 @@ mod tests {
         assert_eq!(ask(&fixture, TOPIC, "b", None).0, ErrorCode::UnknownTopicOrPartition);
         assert_eq!(ask(&fixture, TOPIC, "b b", None).0, ErrorCode::InvalidTopicException);
         assert_eq!(ask(&fixture, 77, "", None).0, ErrorCode::InvalidRequest);
-        assert_eq!(ask(&fixture, GROUP, "g", None), (ErrorCode::None, vec![]));
+        assert_eq!(ask(&fixture, CLIENT_METRICS, "m", None), (ErrorCode::None, vec![]));
+        let key: Option<&[&str]> = Some(&["consumer.session.timeout.ms"]);
+        let default = "5:group.consumer.session.timeout.ms=45000";
+        assert_eq!(ask(&fixture, GROUP, "g", key).1, [format!("consumer.session.timeout.ms=45000 5 {default}")]);
+        set(&mut fixture, GROUP, "g", "consumer.session.timeout.ms", "50000");
+        let own = "8:consumer.session.timeout.ms=50000";
+        assert_eq!(ask(&fixture, GROUP, "g", key).1, [format!("consumer.session.timeout.ms=50000 8 {own} {default}")]);
         assert_eq!(ask(&fixture, GROUP, "", None).0, ErrorCode::InvalidRequest);
         fixture.properties("ssl.key.password", "hunter2");
         let secret = ask(&fixture, BROKER, "1", Some(&["ssl.key.password"])).1;

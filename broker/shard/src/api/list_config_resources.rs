@@ -37,7 +37,8 @@ pub(super) fn answer(context: &LocalContext<'_>, request: &Request) -> Result<An
         match kind {
             TOPIC => found.extend(named(&mut context.image.names.keys().map(|name| &**name), kind)),
             BROKER | BROKER_LOGGER => found.extend(named(&mut ids.iter().map(String::as_str), kind)),
-            // No groups with configs and no client metrics exist yet.
+            GROUP => found.extend(named(&mut context.image.group_configs.keys().map(|name| &**name), kind)),
+            // No client metrics exist yet.
             _ => {}
         }
     }

@@ -4,12 +4,13 @@ use ringmain_metadata::{BrokerConfig, ClusterImage};
 use ringmain_session::Request;
 use ringmain_types::ErrorCode;
 use ringmain_wire::{
-    API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS, DESCRIBE_TOPIC_PARTITIONS, LIST_CONFIG_RESOURCES, METADATA,
+    API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS, DESCRIBE_TOPIC_PARTITIONS, FIND_COORDINATOR,
+    LIST_CONFIG_RESOURCES, METADATA,
 };
 
 use super::{
-    Answered, api_versions, describe_cluster, describe_configs, describe_topic_partitions, list_config_resources,
-    metadata,
+    Answered, api_versions, describe_cluster, describe_configs, describe_topic_partitions, find_coordinator,
+    list_config_resources, metadata,
 };
 
 /// What an answer may look at.
@@ -29,9 +30,16 @@ pub(crate) enum Local {
 
 /// The keys that `answer` knows.
 pub(crate) fn is_local(api: i16) -> bool {
-    [API_VERSIONS, METADATA, DESCRIBE_CONFIGS, DESCRIBE_CLUSTER, LIST_CONFIG_RESOURCES, DESCRIBE_TOPIC_PARTITIONS]
-        .iter()
-        .any(|spec| spec.key == api)
+    let local = [
+        API_VERSIONS,
+        METADATA,
+        DESCRIBE_CONFIGS,
+        DESCRIBE_CLUSTER,
+        LIST_CONFIG_RESOURCES,
+        DESCRIBE_TOPIC_PARTITIONS,
+        FIND_COORDINATOR,
+    ];
+    local.iter().any(|spec| spec.key == api)
 }
 
 /// `created`: what became of the names that an earlier `Create` asked for.
@@ -42,6 +50,9 @@ pub(crate) fn answer(context: &LocalContext<'_>, request: &Request, created: Opt
     let answered = match request.api {
         key if key == API_VERSIONS.key => api_versions::answer(context, request),
         key if key == METADATA.key => return metadata::answer(context, request, created).unwrap_or_else(Local::Close),
+        key if key == FIND_COORDINATOR.key => {
+            return find_coordinator::answer(context, request, created).unwrap_or_else(Local::Close);
+        }
         key if key == DESCRIBE_CONFIGS.key => describe_configs::answer(context, request),
         key if key == DESCRIBE_CLUSTER.key => describe_cluster::answer(context, request),
         key if key == LIST_CONFIG_RESOURCES.key => list_config_resources::answer(context, request),

@@ -6,3 +6,4 @@ mod world;
 mod admin;
 mod data;
 mod faults;
+mod groups;

@@ -27,6 +27,7 @@ impl Versions {
 
 #[derive(Debug)]
 pub struct Message {
+    pub format: bool,
     pub name: String,
     pub key: i16,
     pub valid: Versions,
@@ -49,12 +50,23 @@ pub struct Field {
     pub fields: Vec<Field>,
 }
 
+/// Requests and responses.
 pub fn messages() -> Vec<Message> {
+    all().into_iter().filter(|message| !message.format).collect()
+}
+
+/// What is no API's: records, and what members of a group tell each other.
+pub fn formats() -> Vec<Message> {
+    all().into_iter().filter(|message| message.format).collect()
+}
+
+fn all() -> Vec<Message> {
     let mut messages: Vec<Message> = Vec::new();
     for line in include_str!("../data/schemas.tsv").lines() {
         let columns: Vec<&str> = line.split('\t').collect();
         match columns[..] {
-            ["message", name, key, valid, flexible, unstable] => messages.push(Message {
+            [kind @ ("message" | "format"), name, key, valid, flexible, unstable] => messages.push(Message {
+                format: kind == "format",
                 name: name.into(),
                 key: key.parse().unwrap(),
                 valid: Versions::parse(valid),
@@ -160,8 +172,11 @@ impl Bodies {
     /// The encoded default of a field that is tagged.
     fn default(&self, field: &Field) -> Vec<u8> {
         let number: i64 = field.default.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
-        match (field.array || field.default.as_deref() == Some("null"), field.element.as_str()) {
-            (true, _) => vec![u8::from(field.array)],
+        let null = field.default.as_deref() == Some("null");
+        match (field.array || null, field.element.as_str()) {
+            (true, _) if !null => vec![1],
+            (true, _) if !field.array && !field.fields.is_empty() => vec![0xff],
+            (true, _) => vec![0],
             (_, "bool") => vec![0],
             (_, "int16") => (number as i16).to_be_bytes().into(),
             (_, "int32") => (number as i32).to_be_bytes().into(),
@@ -169,8 +184,9 @@ impl Bodies {
             (_, "uuid") => vec![0; 16],
             (_, "string") => vec![1],
             _ => {
+                let nullable = field.nullable.has(self.version).then_some(1);
                 let present = field.fields.iter().filter(|field| field.versions.has(self.version));
-                present.flat_map(|field| self.default(field)).chain([0]).collect()
+                nullable.into_iter().chain(present.flat_map(|field| self.default(field))).chain([0]).collect()
             }
         }
     }
@@ -208,12 +224,12 @@ impl Bodies {
                 self.len(false, (!null).then_some(text.len()), out);
                 out.extend(if null { &[] } else { text.as_bytes() });
             }
-            "records" => {
+            "records" | "bytes" => {
                 let bytes: Vec<u8> = (0..self.random.below(200)).map(|_| self.random.next() as u8).collect();
                 self.len(true, (!null).then_some(bytes.len()), out);
                 out.extend(if null { &[] } else { &bytes[..] });
             }
-            _ if null => out.push(0xff),
+            _ if null => out.push(if field.tag.is_some() { 0 } else { 0xff }),
             _ => {
                 if field.nullable.has(self.version) && !field.array {
                     out.push(1);

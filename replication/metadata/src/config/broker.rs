@@ -99,6 +99,11 @@ impl BrokerConfig {
         self.given.get(name).map(String::as_str)
     }
 
+    /// What `name` is: as given, or Kafka's default. Empty for a name that is not known, or that has neither.
+    pub fn value(&self, name: &str) -> &str {
+        self.given(name).or_else(|| definition(name)?.default).unwrap_or_default()
+    }
+
     /// Limits with what the properties say of them; what they do not name keeps the limit's own default. `max.connections` is the
     /// broker's and dealt to its shards; from one address each shard takes `max.connections.per.ip`, since nobody knows which shard
     /// its connections come to.

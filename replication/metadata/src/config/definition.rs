@@ -34,6 +34,8 @@ pub enum Rule {
     GzipLevel,
     /// `partition:broker,...`, or `*`.
     Throttled,
+    /// `latest`, `earliest`, or `by_duration:` and an ISO 8601 duration.
+    OffsetReset,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +108,9 @@ impl Definition {
             Rule::OneOfAnyCase(allowed) => allowed.iter().any(|one| one.eq_ignore_ascii_case(value)),
             Rule::EachOf(allowed) => items(value).all(|part| allowed.contains(&part)),
             Rule::Throttled => throttled_fits(value),
+            Rule::OffsetReset => {
+                ["latest", "earliest"].contains(&value) || value.strip_prefix("by_duration:").is_some_and(is_duration)
+            }
             _ => true,
         }
     }
@@ -129,6 +134,7 @@ impl Definition {
             Rule::EachOf(allowed) => format!("a list of {}", allowed.join(", ")),
             Rule::GzipLevel => "-1 or a number from 1 to 9".into(),
             Rule::Throttled => "partition:broker pairs separated by commas, or *".into(),
+            Rule::OffsetReset => "latest, earliest or by_duration:PnDTnHnMn.nS".into(),
             Rule::Any => kind.0.into(),
         }
     }
@@ -145,6 +151,32 @@ fn throttled_fits(value: &str) -> bool {
             pair.split_once(':')
                 .is_some_and(|(partition, broker)| partition.parse::<u32>().is_ok() && broker.parse::<u32>().is_ok())
         })
+}
+
+/// `PnDTnHnMn.nS` of ISO 8601: at least one part, in this order, and nothing negative.
+fn is_duration(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('P') else { return false };
+    let (days, time) = match rest.split_once('T') {
+        Some((_, "")) => return false,
+        Some((days, time)) => (days, time),
+        None => (rest, ""),
+    };
+    let parts = |mut text: &str, units: &[char]| {
+        for unit in units {
+            let Some((number, rest)) = text.split_once(*unit) else { continue };
+            let whole = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+            let fits = match number.split_once('.') {
+                Some((seconds, fraction)) => *unit == 'S' && whole(seconds) && whole(fraction),
+                None => whole(number),
+            };
+            if !fits {
+                return false;
+            }
+            text = rest;
+        }
+        text.is_empty()
+    };
+    !rest.is_empty() && parts(days, &['D']) && parts(time, &['H', 'M', 'S'])
 }
 
 #[cfg(test)]
@@ -171,6 +203,15 @@ mod tests {
         assert!(list.check("a,c").is_err());
         assert!(define(Kind::List, Rule::Throttled).check("0:1,3:2").is_ok());
         assert!(define(Kind::List, Rule::Throttled).check("0").is_err());
+        let reset = define(Kind::String, Rule::OffsetReset);
+        for fine in ["latest", "earliest", "by_duration:P3D", "by_duration:PT1H2M3.5S", "by_duration:P1DT1S"] {
+            assert!(reset.check(fine).is_ok(), "{fine}");
+        }
+        for wrong in
+            ["", "soon", "by_duration:", "by_duration:P", "by_duration:PT", "by_duration:P-1D", "by_duration:PT1S2M"]
+        {
+            assert!(reset.check(wrong).is_err(), "{wrong}");
+        }
         assert!(define(Kind::Double, Rule::Fraction(0.0, 1.0)).check("NaN").is_err());
         let text = define(Kind::String, Rule::Any);
         assert!(text.check(&"x".repeat(VALUE_BYTES_MAX)).is_ok());

@@ -7,6 +7,7 @@ use ringmain_types::BrokerId;
 
 use super::broker::{self, BrokerConfig};
 use super::definition::{Definition, Kind};
+use super::group_table::{self, GroupDefinition};
 use super::topic_table::{self, Scale, TopicDefinition};
 use crate::image::ClusterImage;
 
@@ -19,6 +20,7 @@ pub enum Source {
     DynamicDefaultBroker = 3,
     StaticBroker = 4,
     Default = 5,
+    Group = 8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +87,41 @@ impl<'a> Layers<'a> {
             }
         }
         (found.definition.default.unwrap_or_default().to_owned(), Source::Default)
+    }
+
+    /// A group config's value, and where it is set.
+    pub(crate) fn group_value(
+        &self,
+        overrides: &BTreeMap<String, String>,
+        found: &GroupDefinition,
+    ) -> (String, Source) {
+        let own = overrides.get(found.definition.name).map(|value| (&**value, Source::Group));
+        let inherited = found.from.and_then(|name| self.set(name).next());
+        match own.or(inherited) {
+            Some((value, source)) => (value.to_owned(), source),
+            None => (found.definition.default.unwrap_or_default().to_owned(), Source::Default),
+        }
+    }
+
+    pub fn group_entries(&self, overrides: &BTreeMap<String, String>) -> Vec<Entry> {
+        group_table::definitions().iter().map(|found| self.group_entry(overrides, found)).collect()
+    }
+
+    fn group_entry(&self, overrides: &BTreeMap<String, String>, found: &'static GroupDefinition) -> Entry {
+        let definition = &found.definition;
+        let (value, source) = self.group_value(overrides, found);
+        let mut synonyms = Vec::new();
+        if source == Source::Group {
+            synonyms.push(Synonym { name: definition.name, value: Some(value.clone()), source });
+        }
+        if let Some(name) = found.from {
+            let set = self.set(name).map(|(value, source)| Synonym { name, value: Some(value.into()), source });
+            synonyms.extend(set);
+            synonyms.extend(broker::definition(name).and_then(default_of));
+        }
+        let known = source != Source::Default || definition.default.is_some();
+        let value = known.then(|| shown(definition, &value));
+        Entry { synonyms, ..self.entry(definition, value, source) }
     }
 
     /// What was set for the broker config `name`, the strongest first.

@@ -1,11 +1,13 @@
-//! Changing configs of topics and brokers.
+//! Changing configs of topics, brokers and groups.
 
 use std::collections::BTreeMap;
 
 use ringmain_types::*;
 
 use super::{Controller, Decision, Refusal};
-use crate::config::{Definition, Kind, broker_definition, check_overrides, items, topic_definition};
+use crate::config::{
+    Definition, Kind, broker_definition, check_group, check_overrides, group_definition, items, topic_definition,
+};
 use crate::name::check_topic_name;
 use crate::record::{ConfigResource, Record};
 
@@ -14,7 +16,7 @@ use crate::record::{ConfigResource, Record};
 pub struct AlterResource {
     /// Kafka's `ConfigResource.Type`: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.
     pub kind: i8,
-    /// A topic's name, or a broker's id ("" for the default of all).
+    /// A topic's or a group's name, or a broker's id ("" for the default of all).
     pub name: String,
 }
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,9 @@ pub enum AlterOperation {
 
 /// A name and its value.
 pub type WantedConfig = (String, Option<String>);
+
+/// A group's name is in every record of its configs.
+const GROUP_NAME_BYTES_MAX: usize = 1 << 10;
 
 type Configs = BTreeMap<String, String>;
 
@@ -126,9 +131,20 @@ impl Controller {
                 let current = self.image.broker_configs.get(&key).cloned().unwrap_or_default();
                 Ok((ConfigResource::Broker(broker), current))
             }
+            32 => {
+                let name = resource.name.as_str();
+                if name.is_empty() || name.len() > GROUP_NAME_BYTES_MAX {
+                    let message = format!("A group's name of 1 to {GROUP_NAME_BYTES_MAX} bytes is needed.");
+                    return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+                }
+                let current = self.image.group_configs.get(name);
+                Ok((ConfigResource::Group(name.into()), current.map(|found| (**found).clone()).unwrap_or_default()))
+            }
             kind => Err(Refusal::new(
                 ErrorCode::InvalidRequest,
-                format!("Configs of resource type {kind} can't be altered here; allowed are 2 (topic) and 4 (broker)"),
+                format!(
+                    "Configs of resource type {kind} can't be altered here; allowed are 2 topic, 4 broker, 32 group"
+                ),
             )),
         }
     }
@@ -185,6 +201,7 @@ impl Controller {
         let definition = match target {
             ConfigResource::Topic(_) => topic_definition(name).map(|found| &found.definition),
             ConfigResource::Broker(_) => broker_definition(name),
+            ConfigResource::Group(_) => group_definition(name).map(|found| &found.definition),
         };
         match definition {
             Some(found) if found.kind != Kind::List => Err(Refusal::new(
@@ -194,6 +211,7 @@ impl Controller {
             Some(found) => Ok(match (current.get(name), target) {
                 (Some(value), _) => value.clone(),
                 (None, ConfigResource::Topic(_)) => self.layers().topic_value(&Configs::new(), name),
+                (None, ConfigResource::Group(_)) => found.default.unwrap_or_default().to_owned(),
                 (None, ConfigResource::Broker(_)) => {
                     let given = self.config.properties.given(name).or(found.default);
                     given.unwrap_or_default().to_owned()
@@ -208,6 +226,15 @@ impl Controller {
         match target {
             ConfigResource::Topic(_) => check_overrides(&self.layers(), &wanted)
                 .map_err(|message| Refusal::new(ErrorCode::InvalidConfig, message)),
+            ConfigResource::Group(group) => {
+                let most = self.config.limits.group_configs_max as usize;
+                let is_new = !wanted.is_empty() && !self.image.group_configs.contains_key(group.as_str());
+                if is_new && self.image.group_configs.len() >= most {
+                    let message = format!("{most} groups have configs of their own, as many as may have");
+                    return Err(Refusal::new(ErrorCode::PolicyViolation, message));
+                }
+                check_group(&self.layers(), &wanted).map_err(|message| Refusal::new(ErrorCode::InvalidConfig, message))
+            }
             ConfigResource::Broker(_) => {
                 wanted.into_iter().map(|(name, value)| Ok((name.clone(), check_broker(&name, &value)?))).collect()
             }

@@ -297,6 +297,14 @@ fn replay_config(
     value: &Option<String>,
 ) -> Result<(), ReplayError> {
     let configs = match resource {
+        ConfigResource::Group(group) => {
+            let configs = image.group_configs.entry(group.as_str().into()).or_default();
+            set(Arc::make_mut(configs), name, value);
+            if configs.is_empty() {
+                image.group_configs.remove(group.as_str());
+            }
+            return Ok(());
+        }
         ConfigResource::Topic(id) => match image.topics.get_mut(id) {
             Some(topic) => &mut Arc::make_mut(topic).configs,
             None => return Err(ReplayError::UnknownTopic { at, topic: *id }),
@@ -306,11 +314,15 @@ fn replay_config(
             image.broker_configs.entry(key).or_default()
         }
     };
+    set(configs, name, value);
+    Ok(())
+}
+
+fn set(configs: &mut BTreeMap<String, String>, name: &str, value: &Option<String>) {
     match value {
         Some(value) => drop(configs.insert(name.to_owned(), value.clone())),
         None => drop(configs.remove(name)),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,92 @@
+//! Who is in the group: leaving, time, and static members that come back.
+
+use std::sync::Arc;
+
+use ringmain_types::*;
+
+use super::{ConsumerGroup, LEAVES_STATIC};
+use crate::Topics;
+use crate::classic::Turn;
+use crate::record::{CurrentAssignment, MemberMetadata, MemberState, Record};
+
+impl ConsumerGroup {
+    /// Takes members out: what they had is free at once, and the rest is assigned anew.
+    pub(crate) fn remove(&mut self, turn: &mut Turn, topics: &dyn Topics, ids: &[Arc<str>]) {
+        for id in ids {
+            self.take_out(turn, id);
+        }
+        if !ids.is_empty() {
+            self.empty_since = Some(turn.now.wall);
+            self.refresh_regexes(turn, topics);
+            self.advance_epoch(turn, topics, true);
+        }
+    }
+
+    fn take_out(&mut self, turn: &mut Turn, id: &Arc<str>) {
+        let group = turn.group;
+        self.write(turn, Record::Current { group: group.clone(), member: id.clone(), value: None });
+        self.write(turn, Record::Target { group: group.clone(), member: id.clone(), value: None });
+        self.write(turn, Record::Member { group: group.clone(), member: id.clone(), value: None });
+    }
+
+    /// A static member goes away for a while: it keeps its place until its session ends.
+    pub(super) fn step_out(&mut self, turn: &mut Turn, id: &Arc<str>) {
+        let Some(member) = self.members.get(id) else { return };
+        let value = CurrentAssignment {
+            epoch: LEAVES_STATIC,
+            previous_epoch: member.current.epoch,
+            state: MemberState::Stable,
+            assigned: member.current.assigned.clone(),
+            // It has gone: there is nothing left that it could give back.
+            pending_revocation: Default::default(),
+        };
+        self.write(turn, Record::Current { group: turn.group.clone(), member: id.clone(), value: Some(value) });
+        if let Some(member) = self.members.get_mut(id) {
+            member.revoke_until = None;
+        }
+    }
+
+    /// The same instance under another id takes its place over, with what it had.
+    pub(super) fn replace(&mut self, turn: &mut Turn, old: &Arc<str>, new: &Arc<str>, meta: MemberMetadata) {
+        let group = turn.group;
+        let Some(before) = self.members.get(old) else { return };
+        let current = CurrentAssignment { epoch: 0, previous_epoch: 0, ..before.current.clone() };
+        let target = self.target.get(old).cloned().unwrap_or_default();
+        self.take_out(turn, old);
+        self.write(turn, Record::Member { group: group.clone(), member: new.clone(), value: Some(meta) });
+        self.write(turn, Record::Target { group: group.clone(), member: new.clone(), value: Some(target) });
+        self.write(turn, Record::Current { group: group.clone(), member: new.clone(), value: Some(current) });
+    }
+
+    /// Those whose session ended, and those who did not give back in time.
+    pub(crate) fn expire(&mut self, turn: &mut Turn, topics: &dyn Topics) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= turn.now.mono);
+        let lost: Vec<Arc<str>> = self
+            .members
+            .iter()
+            .filter(|(_, member)| due(member.until) || due(member.revoke_until))
+            .map(|(id, _)| id.clone())
+            .collect();
+        self.remove(turn, topics, &lost);
+    }
+
+    /// A sign of life. Who has something to do for the group has the time of a rebalance for it.
+    pub(super) fn touch(&mut self, turn: &Turn, id: &str) {
+        let rejoins = self.must_rejoin(id);
+        let Some(member) = self.members.get_mut(id) else { return };
+        let (session_ms, owes) = match &member.meta.classic {
+            Some(classic) => (classic.session_timeout_ms, rejoins),
+            None => {
+                let gives = member.current.state == MemberState::UnrevokedPartitions;
+                (turn.config.consumer_session_timeout_ms, gives)
+            }
+        };
+        member.until = Some(turn.now.mono.plus_ms(session_ms.max(1) as u64));
+        if !owes {
+            member.revoke_until = None;
+        } else if member.revoke_until.is_none() {
+            let ms = member.meta.rebalance_timeout_ms.max(1) as u64;
+            member.revoke_until = Some(turn.now.mono.plus_ms(ms));
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! KIP-848 consumer groups: members say what they read, the broker assigns, and each member walks to its target on its own.
+//!
+//! Three epochs: the *group* epoch rises with every change that asks for a new assignment; the *assignment* epoch is the group epoch
+//! that the target is of; a *member* epoch is the assignment that the member has reached. A partition goes to its new owner only when
+//! its old one said that it gave it back.
+//!
+//! ```text
+//!             target changed, something to give back         given back, another still has what comes
+//!   Stable -----------------------------------> Unrevoked ----------------------------------------> Unreleased
+//!     ^ ^------------ given back, all is free -----'                                                   |
+//!     '---------------------------------- what comes is free ------------------------------------------'
+//! ```
+
+mod classic_members;
+mod heartbeat;
+mod members;
+mod reconcile;
+mod regex;
+mod target;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ringmain_types::*;
+
+use crate::group::State;
+use crate::record::{Assignment, CurrentAssignment, MemberMetadata, MemberState, Record, Resolved};
+use crate::{DescribedConsumerMember, Topics};
+
+pub(crate) use classic_members::{Emigrant, assigned, subscribed};
+pub use heartbeat::Heartbeat;
+pub(crate) use heartbeat::check;
+
+/// The epoch with which a member leaves, and the one with which a static member goes away for a while.
+pub(crate) const LEAVES: i32 = -1;
+pub(crate) const LEAVES_STATIC: i32 = -2;
+
+#[derive(Debug, Default)]
+pub(crate) struct ConsumerMember {
+    pub(crate) meta: MemberMetadata,
+    pub(crate) current: CurrentAssignment,
+    /// When its session ends.
+    pub(crate) until: Option<Instant>,
+    /// By when it must have given back what it was asked for.
+    pub(crate) revoke_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ConsumerGroup {
+    // What the records say.
+    epoch: i32,
+    hash: i64,
+    members: BTreeMap<Arc<str>, ConsumerMember>,
+    assignment_epoch: i32,
+    assigned_at: WallMs,
+    target: BTreeMap<Arc<str>, Assignment>,
+    regexes: BTreeMap<Arc<str>, Resolved>,
+
+    // What follows from them.
+    statics: BTreeMap<Arc<str>, Arc<str>>,
+    /// Who has each partition, or has not given it back.
+    owners: BTreeMap<(TopicId, i32), Arc<str>>,
+
+    // Of this life.
+    /// The version of the topics that `hash` was last compared with.
+    seen: Option<i64>,
+    regexes_seen: Option<(i64, WallMs)>,
+    /// Since when it has no members, as far as this life knows: no record says so.
+    empty_since: Option<WallMs>,
+}
+
+impl Default for ConsumerGroup {
+    fn default() -> Self {
+        ConsumerGroup {
+            epoch: 0,
+            hash: 0,
+            members: BTreeMap::new(),
+            assignment_epoch: 0,
+            assigned_at: WallMs(0),
+            target: BTreeMap::new(),
+            regexes: BTreeMap::new(),
+            statics: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            seen: None,
+            regexes_seen: None,
+            empty_since: None,
+        }
+    }
+}
+
+impl ConsumerGroup {
+    /// Of this group. The group itself goes with its epoch, in the coordinator.
+    pub(crate) fn replay(&mut self, record: &Record) {
+        match record {
+            Record::GroupEpoch { value: Some((epoch, hash)), .. } => (self.epoch, self.hash) = (*epoch, *hash),
+            Record::Member { member, value: Some(meta), .. } => {
+                if let Some(instance) = &meta.instance {
+                    self.statics.insert(instance.clone(), member.clone());
+                }
+                self.members.entry(member.clone()).or_default().meta = meta.clone();
+            }
+            Record::Member { member, value: None, .. } => {
+                self.disown(member);
+                let gone = self.members.remove(member);
+                if let Some(instance) = gone.and_then(|gone| gone.meta.instance)
+                    && self.statics.get(&instance) == Some(member)
+                {
+                    self.statics.remove(&instance);
+                }
+            }
+            Record::TargetEpoch { value, .. } => {
+                (self.assignment_epoch, self.assigned_at) = value.unwrap_or((0, WallMs(0)));
+            }
+            Record::Target { member, value: Some(target), .. } => {
+                self.target.insert(member.clone(), target.clone());
+            }
+            Record::Target { member, value: None, .. } => drop(self.target.remove(member)),
+            Record::Current { member, value: None, .. } => {
+                self.disown(member);
+                if let Some(found) = self.members.get_mut(member) {
+                    found.current = CurrentAssignment::default();
+                }
+            }
+            // Compaction may have put the member's own record behind this one.
+            Record::Current { member, value: Some(current), .. } => {
+                self.disown(member);
+                let found = self.members.entry(member.clone()).or_default();
+                found.current = current.clone();
+                for (topic, partitions) in found.current.assigned.iter().chain(&found.current.pending_revocation) {
+                    for index in partitions.keys() {
+                        self.owners.insert((*topic, *index), member.clone());
+                    }
+                }
+            }
+            Record::Regex { regex, value: Some(resolved), .. } => {
+                self.regexes.insert(regex.clone(), resolved.clone());
+            }
+            Record::Regex { regex, value: None, .. } => drop(self.regexes.remove(regex)),
+            Record::GroupEpoch { value: None, .. } | Record::Offset { .. } | Record::Classic { .. } => {}
+        }
+    }
+
+    /// What the member has is nobody's, unless somebody else has it by now.
+    fn disown(&mut self, id: &Arc<str>) {
+        let Some(member) = self.members.get(id) else { return };
+        for (topic, partitions) in member.current.assigned.iter().chain(&member.current.pending_revocation) {
+            for index in partitions.keys() {
+                if self.owners.get(&(*topic, *index)) == Some(id) {
+                    self.owners.remove(&(*topic, *index));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn loaded(&mut self, now: Now, session_ms: i32) {
+        self.empty_since = Some(now.wall);
+        for member in self.members.values_mut() {
+            let ms = member.meta.classic.as_ref().map_or(session_ms, |classic| classic.session_timeout_ms);
+            member.until = Some(now.mono.plus_ms(ms.max(0) as u64));
+            member.revoke_until = (member.current.state == MemberState::UnrevokedPartitions)
+                .then(|| now.mono.plus_ms(member.meta.rebalance_timeout_ms.max(0) as u64));
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        if self.members.is_empty() {
+            State::Empty
+        } else if self.epoch > self.assignment_epoch {
+            State::Assigning
+        } else if self
+            .members
+            .values()
+            .any(|member| member.current.state != MemberState::Stable || member.current.epoch != self.assignment_epoch)
+        {
+            State::Reconciling
+        } else {
+            State::Stable
+        }
+    }
+
+    pub(crate) fn members(&self) -> &BTreeMap<Arc<str>, ConsumerMember> {
+        &self.members
+    }
+
+    /// `None` while it has members.
+    pub(crate) fn empty_since(&self) -> Option<WallMs> {
+        self.empty_since.filter(|_| self.members.is_empty())
+    }
+
+    pub(crate) fn epoch(&self) -> i32 {
+        self.epoch
+    }
+
+    pub(crate) fn assignment_epoch(&self) -> i32 {
+        self.assignment_epoch
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.members.values().flat_map(|member| [member.until, member.revoke_until]).flatten().min()
+    }
+
+    pub(crate) fn is_subscribed(&self, topic: &str) -> bool {
+        self.members.values().any(|member| self.reads(member).any(|name| **name == *topic))
+    }
+
+    /// Names and what its expression matched.
+    fn reads<'s>(&'s self, member: &'s ConsumerMember) -> impl Iterator<Item = &'s Arc<str>> {
+        let resolved = member.meta.regex.as_ref().and_then(|regex| self.regexes.get(regex));
+        member.meta.topics.iter().chain(resolved.into_iter().flat_map(|resolved| &resolved.topics))
+    }
+
+    /// Everything that the group's records say of it, taken away.
+    pub(crate) fn tombstones(&self, group: &Arc<str>) -> Vec<Record> {
+        let group = || group.clone();
+        let mut out = Vec::new();
+        for member in self.members.keys() {
+            out.push(Record::Current { group: group(), member: member.clone(), value: None });
+        }
+        let targets: BTreeSet<&Arc<str>> = self.members.keys().chain(self.target.keys()).collect();
+        for member in targets {
+            out.push(Record::Target { group: group(), member: member.clone(), value: None });
+        }
+        out.push(Record::TargetEpoch { group: group(), value: None });
+        for member in self.members.keys() {
+            out.push(Record::Member { group: group(), member: member.clone(), value: None });
+        }
+        for regex in self.regexes.keys() {
+            out.push(Record::Regex { group: group(), regex: regex.clone(), value: None });
+        }
+        out.push(Record::GroupEpoch { group: group(), value: None });
+        out
+    }
+
+    /// Whether this member may commit for this partition. 113: its epoch is not the present one; an older one will do as long as
+    /// the partition has been its own since then.
+    pub(crate) fn check_commit(
+        &self,
+        member: &str,
+        epoch: i32,
+        partition: (TopicId, PartitionIndex),
+    ) -> Result<(), ErrorCode> {
+        // From outside, while nobody is in it.
+        if epoch < 0 && self.members.is_empty() {
+            return Ok(());
+        }
+        let found = self.members.get(member).ok_or(ErrorCode::UnknownMemberId)?;
+        let stale =
+            if found.meta.classic.is_some() { ErrorCode::IllegalGeneration } else { ErrorCode::StaleMemberEpoch };
+        if epoch == found.current.epoch {
+            return Ok(());
+        }
+        if epoch < 0 || epoch > found.current.epoch {
+            return Err(stale);
+        }
+        let (topic, PartitionIndex(index)) = partition;
+        let current = &found.current;
+        let since = [&current.assigned, &current.pending_revocation]
+            .into_iter()
+            .find_map(|of| of.get(&topic)?.get(&index).copied());
+        if since.is_some_and(|since| since <= epoch) { Ok(()) } else { Err(stale) }
+    }
+
+    pub(crate) fn check_fetch(&self, member: Option<&str>, epoch: i32) -> Result<(), ErrorCode> {
+        let Some(member) = member.filter(|_| epoch >= 0) else { return Ok(()) };
+        let found = self.members.get(member).ok_or(ErrorCode::UnknownMemberId)?;
+        if epoch == found.current.epoch { Ok(()) } else { Err(ErrorCode::StaleMemberEpoch) }
+    }
+
+    pub(crate) fn describe(&self, topics: &dyn Topics) -> Vec<DescribedConsumerMember> {
+        // A topic that is gone has no name to show.
+        let named =
+            |topic: &TopicId, partitions: Vec<i32>| topics.by_id(*topic).map(|(name, _)| (*topic, name, partitions));
+        let member = |(id, member): (&Arc<str>, &ConsumerMember)| DescribedConsumerMember {
+            id: id.clone(),
+            instance: member.meta.instance.clone(),
+            rack: member.meta.rack.clone(),
+            epoch: member.current.epoch,
+            client_id: member.meta.client_id.clone(),
+            client_host: member.meta.client_host.clone(),
+            topics: member.meta.topics.iter().cloned().collect(),
+            regex: member.meta.regex.clone(),
+            assigned: member
+                .current
+                .assigned
+                .iter()
+                .filter_map(|(topic, partitions)| named(topic, partitions.keys().copied().collect()))
+                .collect(),
+            target: self
+                .target
+                .get(id)
+                .into_iter()
+                .flatten()
+                .filter_map(|(topic, partitions)| named(topic, partitions.iter().copied().collect()))
+                .collect(),
+            classic: member.meta.classic.is_some(),
+        };
+        self.members.iter().map(member).collect()
+    }
+}

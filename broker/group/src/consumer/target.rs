@@ -1,0 +1,96 @@
+//! The group's epoch and the target assignment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ringmain_types::*;
+
+use super::ConsumerGroup;
+use crate::Topics;
+use crate::assignor::{Assignor, Reader, Spec};
+use crate::classic::Turn;
+use crate::record::{Assignment, Record};
+
+impl ConsumerGroup {
+    pub(super) fn write(&mut self, turn: &mut Turn, record: Record) {
+        self.replay(&record);
+        turn.out.records.push(record);
+    }
+
+    /// The group epoch rises when somebody came, left or reads something else, or when the topics that are read changed.
+    pub(super) fn advance_epoch(&mut self, turn: &mut Turn, topics: &dyn Topics, changed: bool) {
+        let version = topics.version();
+        if !changed && self.seen == Some(version) {
+            return;
+        }
+        self.seen = Some(version);
+        let hash = self.topics_hash(topics);
+        if changed || hash != self.hash {
+            let epoch = self.epoch.saturating_add(1);
+            self.write(turn, Record::GroupEpoch { group: turn.group.clone(), value: Some((epoch, hash)) });
+        }
+    }
+
+    /// Of names, ids and numbers of partitions of what is read; 0 when nothing of it exists.
+    fn topics_hash(&self, topics: &dyn Topics) -> i64 {
+        let names: BTreeSet<&Arc<str>> = self.members.values().flat_map(|member| self.reads(member)).collect();
+        let mut hash = 0u64;
+        for name in names {
+            let Some((id, partitions)) = topics.by_name(name) else { continue };
+            let mut one = 0xcbf2_9ce4_8422_2325u64;
+            for byte in name.bytes().chain(id.0.to_be_bytes()).chain(partitions.to_be_bytes()) {
+                one = (one ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            }
+            hash = hash.rotate_left(7) ^ one;
+        }
+        hash as i64
+    }
+
+    /// The most wanted of what the members name; the broker's first when they name none.
+    pub(crate) fn assignor(&self, known: &[Assignor]) -> Assignor {
+        let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
+        for name in self.members.values().filter_map(|member| member.meta.assignor.as_deref()) {
+            *votes.entry(name).or_default() += 1;
+        }
+        let wanted = votes.into_iter().max_by_key(|(_, votes)| *votes).and_then(|(name, _)| Assignor::parse(name));
+        wanted.filter(|wanted| known.contains(wanted)).or(known.first().copied()).unwrap_or(Assignor::Uniform)
+    }
+
+    /// A new target when the group has moved on, but not sooner than the interval after the last: members that come together are
+    /// assigned together.
+    pub(super) fn update_target(&mut self, turn: &mut Turn, topics: &dyn Topics) {
+        let age = turn.now.wall.0.saturating_sub(self.assigned_at.0);
+        let early = self.assignment_epoch > 0 && (0..turn.config.consumer_assignment_interval_ms).contains(&age);
+        if self.epoch <= self.assignment_epoch || early {
+            return;
+        }
+        let assigned = self.assignor(&turn.config.consumer_assignors).assign(&self.spec(topics));
+        for (member, target) in assigned {
+            if self.target.get(&member).unwrap_or(&Assignment::new()) != &target {
+                let group = turn.group.clone();
+                self.write(turn, Record::Target { group, member, value: Some(target) });
+            }
+        }
+        let value = Some((self.epoch, turn.now.wall));
+        self.write(turn, Record::TargetEpoch { group: turn.group.clone(), value });
+    }
+
+    fn spec(&self, topics: &dyn Topics) -> Spec {
+        let mut spec = Spec::default();
+        let mut ids: BTreeMap<&Arc<str>, Option<TopicId>> = BTreeMap::new();
+        for (id, member) in &self.members {
+            let mut reads = BTreeSet::new();
+            for name in self.reads(member) {
+                let topic = *ids.entry(name).or_insert_with(|| {
+                    let (topic, partitions) = topics.by_name(name)?;
+                    spec.topics.insert(topic, partitions);
+                    Some(topic)
+                });
+                reads.extend(topic);
+            }
+            let before = self.target.get(id).cloned().unwrap_or_default();
+            spec.members.insert(id.clone(), Reader { instance: member.meta.instance.clone(), topics: reads, before });
+        }
+        spec
+    }
+}

@@ -1,0 +1,710 @@
+//! The machine: all groups of one partition of `__consumer_offsets`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ringmain_coordinator::{Decision, Machine, Waiter};
+use ringmain_types::*;
+use ringmain_wire::{HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest};
+
+use crate::classic::{ClassicGroup, Turn};
+use crate::consumer::{self, ConsumerGroup};
+use crate::group::{Group, Kind};
+use crate::record::Record;
+use crate::{
+    Client, CommitOffset, CommitOffsets, CommittedOffset, FetchOffsets, FetchTopic, FetchedOffset, GroupConfig,
+    LeftMember, OffsetTopic, Reply, Request, Topics,
+};
+
+type Out = Decision<Record, Reply>;
+
+/// Groups that one look for expired offsets visits.
+const EXPIRY_GROUPS: usize = 1000;
+
+/// A topic that is not known may be new rather than gone: the image of this core may be older than the one that let the commit in.
+const ORPHAN_MS: i64 = 60_000;
+
+pub struct GroupCoordinator {
+    pub(crate) config: Arc<GroupConfig>,
+    pub(crate) groups: BTreeMap<Arc<str>, Group>,
+    /// Each group's next moment, at the latest.
+    wakes: BTreeSet<(Instant, Arc<str>)>,
+    /// Groups that metrics were not told of since they changed.
+    pub(crate) changed: BTreeSet<Arc<str>>,
+    /// When offsets are looked through for expired ones, and from which group on.
+    expiry: Option<(Instant, Option<Arc<str>>)>,
+}
+
+impl GroupCoordinator {
+    pub fn new(config: Arc<GroupConfig>) -> GroupCoordinator {
+        GroupCoordinator {
+            config,
+            groups: BTreeMap::new(),
+            wakes: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            expiry: None,
+        }
+    }
+
+    /// Groups that are known.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// What holds for this group.
+    fn config_of(&self, topics: &dyn Topics, id: &str) -> Arc<GroupConfig> {
+        topics.overrides(id).map_or_else(|| self.config.clone(), |own| Arc::new(self.config.with(own)))
+    }
+
+    fn group_mut(&mut self, id: &Arc<str>) -> &mut Group {
+        self.groups.entry(id.clone()).or_default()
+    }
+
+    /// Whether one more group may be made.
+    fn has_room(&self) -> bool {
+        self.groups.len() < self.config.limits.groups_max as usize
+    }
+
+    /// Keeps the group's place among the timers true. A heartbeat only puts its member's off: the group is then looked at in vain, once.
+    fn reschedule(&mut self, id: &Arc<str>) {
+        let Some(group) = self.groups.get_mut(id) else { return };
+        let next = group.deadline();
+        if group.wake == next {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut group.wake, next) {
+            self.wakes.remove(&(before, id.clone()));
+        }
+        if let Some(next) = next {
+            self.wakes.insert((next, id.clone()));
+        }
+    }
+
+    /// Metrics are to be told of this group. Who makes groups faster than they are told of has some left out.
+    fn mark(&mut self, id: &Arc<str>) {
+        if !self.changed.contains(id) && self.changed.len() < self.config.limits.groups_max as usize {
+            self.changed.insert(id.clone());
+        }
+    }
+
+    fn forget(&mut self, id: &Arc<str>) {
+        self.mark(id);
+        if let Some(group) = self.groups.remove(id)
+            && let Some(wake) = group.wake
+        {
+            self.wakes.remove(&(wake, id.clone()));
+        }
+    }
+
+    /// Runs `then` on the classic group of this name.
+    fn classic<T>(
+        &mut self,
+        now: Now,
+        id: &str,
+        out: &mut Out,
+        then: impl FnOnce(&mut ClassicGroup, &mut Turn) -> T,
+    ) -> Option<T> {
+        let id = self.groups.get_key_value(id)?.0.clone();
+        let group = self.groups.get_mut(&id)?;
+        let Kind::Classic(classic) = &mut group.kind else { return None };
+        let config = self.config.clone();
+        let mut turn = Turn { now, config: &config, group: &id, out };
+        let result = then(classic, &mut turn);
+        self.reschedule(&id);
+        Some(result)
+    }
+
+    fn join(
+        &mut self,
+        now: Now,
+        topics: &dyn Topics,
+        waiter: Waiter,
+        (ask, client): (&JoinGroupRequest, &Client),
+        out: &mut Out,
+    ) {
+        let refuse = |out: &mut Out, error| {
+            out.replies.push((waiter, Reply::Join(Err((error, ask.member_id.into())))));
+        };
+        if ask.group_id.is_empty() {
+            return refuse(out, ErrorCode::InvalidGroupId);
+        }
+        if !(self.config.min_session_timeout_ms..=self.config.max_session_timeout_ms).contains(&ask.session_timeout_ms)
+        {
+            return refuse(out, ErrorCode::InvalidSessionTimeout);
+        }
+        let id: Arc<str> = ask.group_id.into();
+        match self.groups.get(&id).map(|group| (&group.kind, group.is_vacant())) {
+            Some((Kind::Classic(_), _)) => {}
+            // A group without members may speak another protocol from now on.
+            Some((Kind::Consumer(_), true)) if ask.member_id.is_empty() => self.clear(now, &id, out),
+            Some((Kind::Consumer(_), true)) => return refuse(out, ErrorCode::UnknownMemberId),
+            Some((Kind::Consumer(_), false)) => {
+                let joined =
+                    self.consumer(now, topics, &id, out, |group, turn| group.classic_join(turn, topics, ask, client));
+                return out.replies.extend(joined.map(|joined| (waiter, Reply::Join(joined))));
+            }
+            _ if !ask.member_id.is_empty() => return refuse(out, ErrorCode::UnknownMemberId),
+            Some((Kind::Simple, _)) => {}
+            None if !self.has_room() => return refuse(out, ErrorCode::GroupMaxSizeReached),
+            None => {}
+        }
+        let group = self.group_mut(&id);
+        if matches!(group.kind, Kind::Simple) {
+            group.kind = Kind::Classic(Box::default());
+        }
+        self.classic(now, &id, out, |group, turn| group.join(turn, waiter, ask, client));
+        self.mark(&id);
+    }
+
+    /// Runs `then` on the KIP-848 group of this name.
+    fn consumer<T>(
+        &mut self,
+        now: Now,
+        topics: &dyn Topics,
+        id: &str,
+        out: &mut Out,
+        then: impl FnOnce(&mut ConsumerGroup, &mut Turn) -> T,
+    ) -> Option<T> {
+        let id = self.groups.get_key_value(id)?.0.clone();
+        let config = self.config_of(topics, &id);
+        let group = self.groups.get_mut(&id)?;
+        let Kind::Consumer(consumer) = &mut group.kind else { return None };
+        let mut turn = Turn { now, config: &config, group: &id, out };
+        let result = then(consumer, &mut turn);
+        self.downgrade_if_all_are_classic(now, topics, &id, out);
+        self.reschedule(&id);
+        Some(result)
+    }
+
+    /// A classic group with members becomes a KIP-848 group, if it may and its members say what they read.
+    fn upgrade(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) {
+        let config = self.config_of(topics, id);
+        let found = self.groups.get_mut(id).map(|group| &mut group.kind);
+        let Some(Kind::Classic(classic)) = found.filter(|_| config.migration.upgrades()) else { return };
+        let Some(members) = classic.emigrants() else { return };
+        if members.len() >= config.consumer_max_size as usize {
+            return;
+        }
+        let generation = classic.generation();
+        let mut turn = Turn { now, config: &config, group: id, out };
+        classic.let_go(&mut turn);
+        self.write(now, Record::Classic { group: id.clone(), value: None }, out);
+        let mut consumer = Box::<ConsumerGroup>::default();
+        let mut turn = Turn { now, config: &config, group: id, out };
+        consumer.immigrate(&mut turn, topics, generation, members);
+        self.group_mut(id).kind = Kind::Consumer(consumer);
+    }
+
+    /// A group in which nobody speaks KIP-848 any more is a classic one again, if it may be.
+    fn downgrade_if_all_are_classic(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) {
+        let config = self.config_of(topics, id);
+        let found = self.groups.get(id).map(|group| &group.kind);
+        let Some(Kind::Consumer(consumer)) = found.filter(|_| config.migration.downgrades()) else { return };
+        let turn = Turn { now, config: &config, group: id, out };
+        let Some((generation, spoken)) = consumer.emigrate(&turn, topics) else { return };
+        self.clear(now, id, out);
+        self.write(now, Record::Classic { group: id.clone(), value: Some(generation) }, out);
+        self.classic(now, id, out, |group, turn| group.settle(turn, spoken));
+    }
+
+    /// Takes away what records say of a group's protocol; its offsets stay.
+    fn clear(&mut self, now: Now, id: &Arc<str>, out: &mut Out) {
+        let records = match self.groups.get(id).map(|group| &group.kind) {
+            Some(Kind::Classic(_)) => vec![Record::Classic { group: id.clone(), value: None }],
+            Some(Kind::Consumer(group)) => group.tombstones(id),
+            _ => return,
+        };
+        for record in records {
+            self.write(now, record, out);
+        }
+        self.reschedule(id);
+    }
+
+    fn write(&mut self, now: Now, record: Record, out: &mut Out) {
+        self.replay(now, &record);
+        out.records.push(record);
+    }
+
+    fn sync(&mut self, now: Now, topics: &dyn Topics, waiter: Waiter, ask: &SyncGroupRequest, out: &mut Out) {
+        let then = |group: &mut ConsumerGroup, turn: &mut Turn| group.classic_sync(turn, topics, ask);
+        if let Some(synced) = self.consumer(now, topics, ask.group_id, out, then) {
+            return out.replies.push((waiter, Reply::Sync(synced)));
+        }
+        let code = match ask.group_id {
+            "" => ErrorCode::InvalidGroupId,
+            id => match self.classic(now, id, out, |group, turn| group.sync(turn, waiter, ask)) {
+                Some(()) => return,
+                None => ErrorCode::UnknownMemberId,
+            },
+        };
+        out.replies.push((waiter, Reply::Sync(Err(code))));
+    }
+
+    /// No rescheduling in a classic group: it only puts a moment off.
+    fn heartbeat(&mut self, now: Now, topics: &dyn Topics, ask: &HeartbeatRequest, out: &mut Out) -> ErrorCode {
+        if ask.group_id.is_empty() {
+            return ErrorCode::InvalidGroupId;
+        }
+        let then = |group: &mut ConsumerGroup, turn: &mut Turn| group.classic_heartbeat(turn, ask);
+        if let Some(code) = self.consumer(now, topics, ask.group_id, out, then) {
+            return code;
+        }
+        match self.groups.get_mut(ask.group_id).map(|group| &mut group.kind) {
+            Some(Kind::Classic(group)) => group.heartbeat(now, ask),
+            _ => ErrorCode::UnknownMemberId,
+        }
+    }
+
+    fn leave(
+        &mut self,
+        now: Now,
+        topics: &dyn Topics,
+        waiter: Waiter,
+        (ask, client): (&LeaveGroupRequest, &Client),
+        out: &mut Out,
+    ) {
+        let version = client.version;
+        let then = |group: &mut ConsumerGroup, turn: &mut Turn| group.classic_leave(turn, topics, ask, version);
+        if let Some(left) = self.consumer(now, topics, ask.group_id, out, then) {
+            return out.replies.push((waiter, Reply::Left(left)));
+        }
+        let left = self.classic(now, ask.group_id, out, |group, turn| group.leave(turn, waiter, ask, version));
+        if left.is_some() {
+            self.mark(&ask.group_id.into());
+            return;
+        }
+        // There is no such group: nobody asked about is a member.
+        let error = if ask.group_id.is_empty() { ErrorCode::InvalidGroupId } else { ErrorCode::UnknownMemberId };
+        let one = |member: &str, instance: Option<&str>| LeftMember {
+            member: member.into(),
+            instance: instance.map(Into::into),
+            error,
+        };
+        let left = match version {
+            ..3 => vec![one(ask.member_id, None)],
+            _ => ask.members.iter().map(|member| one(member.member_id, member.group_instance_id)).collect(),
+        };
+        out.replies.push((waiter, Reply::Left(left)));
+    }
+
+    fn commit(&mut self, now: Now, ask: &CommitOffsets, out: &mut Out) -> Result<Vec<ErrorCode>, ErrorCode> {
+        let config = self.config.clone();
+        let has_room = self.has_room();
+        let mut consumer = None;
+        match self.groups.get_mut(ask.group).map(|group| &mut group.kind) {
+            // Offsets of nobody's: a generation of a group that is not there can't be the present one.
+            None if ask.generation_or_epoch >= 0 => return Err(ErrorCode::IllegalGeneration),
+            None if !has_room => return Err(ErrorCode::GroupMaxSizeReached),
+            None => {}
+            Some(Kind::Simple) if ask.generation_or_epoch >= 0 => return Err(ErrorCode::UnknownMemberId),
+            Some(Kind::Simple) => {}
+            Some(Kind::Classic(group)) => {
+                group.check_commit(now, ask.member, ask.instance, ask.generation_or_epoch)?;
+            }
+            Some(Kind::Consumer(group)) => consumer = Some(&**group),
+        }
+        let check = |offset: &CommitOffset| match consumer {
+            Some(group) => group.check_commit(ask.member, ask.generation_or_epoch, (offset.id, offset.partition)),
+            None => Ok(()),
+        };
+        let checked: Vec<Result<(), ErrorCode>> = ask.offsets.iter().map(check).collect();
+        // A member that is unknown or stale in all is told so once, as on Kafka.
+        if let Some(Err(code)) = checked.first()
+            && checked.iter().all(|result| result.is_err())
+        {
+            return Err(*code);
+        }
+        let id: Arc<str> = ask.group.into();
+        let mut count = self.groups.get(&id).map_or(0, |group| group.offsets.len());
+        let mut codes = Vec::with_capacity(ask.offsets.len());
+        for (offset, checked) in ask.offsets.iter().zip(checked) {
+            if let Err(code) = checked {
+                codes.push(code);
+                continue;
+            }
+            if offset.metadata.len() > config.offset_metadata_max_bytes as usize {
+                codes.push(ErrorCode::OffsetMetadataTooLarge);
+                continue;
+            }
+            let has = self.groups.get(&id).is_some_and(|group| group.offsets.has(offset.topic, offset.partition));
+            if !has && count >= config.limits.offsets_max as usize {
+                codes.push(ErrorCode::InvalidCommitOffsetSize);
+                continue;
+            }
+            count += usize::from(!has);
+            let value = CommittedOffset {
+                offset: offset.offset,
+                leader_epoch: offset.leader_epoch,
+                metadata: offset.metadata.into(),
+                at: now.wall,
+                expires: (ask.retention_ms >= 0).then(|| WallMs(now.wall.0.saturating_add(ask.retention_ms))),
+                topic: offset.id,
+            };
+            let (group, topic, partition) = (id.clone(), offset.topic.into(), offset.partition);
+            self.write(now, Record::Offset { group, topic, partition, value: Some(value) }, out);
+            codes.push(ErrorCode::None);
+        }
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.commits += codes.iter().filter(|code| **code == ErrorCode::None).count() as u64;
+        }
+        Ok(codes)
+    }
+
+    fn fetch(&self, topics: &dyn Topics, ask: &FetchOffsets) -> Result<Vec<OffsetTopic>, ErrorCode> {
+        let group = self.groups.get(ask.group);
+        // Members of classic groups name themselves too (franz-go), and are not looked at: on Kafka neither.
+        if let Some(Kind::Consumer(consumer)) = group.map(|group| &group.kind) {
+            consumer.check_fetch(ask.member, ask.member_epoch)?;
+        }
+        let Some(asked) = &ask.topics else {
+            let Some(group) = group else { return Ok(Vec::new()) };
+            return Ok(all_offsets(group, topics));
+        };
+        let topic = |asked: &FetchTopic| OffsetTopic {
+            topic: asked.name.into(),
+            id: asked.id,
+            partitions: asked
+                .partitions
+                .iter()
+                .map(|partition| FetchedOffset {
+                    partition,
+                    committed: group.and_then(|group| group.offsets.get(asked.name, asked.id, partition)).cloned(),
+                })
+                .collect(),
+        };
+        Ok(asked.iter().map(topic).collect())
+    }
+
+    fn delete_offsets(
+        &mut self,
+        now: Now,
+        id: &str,
+        topics: &[(&str, Vec<PartitionIndex>)],
+        out: &mut Out,
+    ) -> Result<Vec<Vec<ErrorCode>>, ErrorCode> {
+        let Some((id, group)) = self.groups.get_key_value(id) else { return Err(ErrorCode::GroupIdNotFound) };
+        let id = id.clone();
+        let subscribed = |topic: &str| match &group.kind {
+            Kind::Simple => Ok(false),
+            Kind::Classic(_) if group.is_vacant() => Ok(false),
+            Kind::Classic(classic) if classic.protocol_type().as_deref() == Some("consumer") => {
+                Ok(classic.is_subscribed(topic))
+            }
+            // Whatever its members do with offsets, they are doing it.
+            Kind::Classic(_) => Err(ErrorCode::NonEmptyGroup),
+            Kind::Consumer(consumer) => Ok(consumer.is_subscribed(topic)),
+        };
+        let mut codes = Vec::with_capacity(topics.len());
+        let mut gone = Vec::new();
+        for (topic, partitions) in topics {
+            let subscribed = subscribed(topic)?;
+            let code = if subscribed { ErrorCode::GroupSubscribedToTopic } else { ErrorCode::None };
+            codes.push(vec![code; partitions.len()]);
+            gone.extend(
+                partitions
+                    .iter()
+                    .filter(|partition| !subscribed && group.offsets.has(topic, **partition))
+                    .map(|partition| (Arc::<str>::from(*topic), *partition)),
+            );
+        }
+        for (topic, partition) in gone {
+            self.write(now, Record::Offset { group: id.clone(), topic, partition, value: None }, out);
+        }
+        self.forget_if_nothing(&id);
+        Ok(codes)
+    }
+
+    fn delete_group(&mut self, now: Now, id: &str, out: &mut Out) -> ErrorCode {
+        let Some((id, group)) = self.groups.get_key_value(id) else { return ErrorCode::GroupIdNotFound };
+        if !group.is_vacant() {
+            return ErrorCode::NonEmptyGroup;
+        }
+        let id = id.clone();
+        let offsets: Vec<(Arc<str>, PartitionIndex)> =
+            group.offsets.iter().map(|(topic, partition, _)| (topic.clone(), partition)).collect();
+        for (topic, partition) in offsets {
+            self.write(now, Record::Offset { group: id.clone(), topic, partition, value: None }, out);
+        }
+        self.clear(now, &id, out);
+        self.forget(&id);
+        ErrorCode::None
+    }
+
+    /// A group of which no record says anything any more is not there.
+    fn forget_if_nothing(&mut self, id: &Arc<str>) {
+        let nothing = |group: &Group| group.offsets.is_empty() && matches!(group.kind, Kind::Simple);
+        if self.groups.get(id).is_some_and(nothing) {
+            self.forget(id);
+        }
+    }
+
+    fn consumer_heartbeat(
+        &mut self,
+        now: Now,
+        topics: &dyn Topics,
+        ask: &ringmain_wire::ConsumerGroupHeartbeatRequest,
+        client: &Client,
+        out: &mut Out,
+    ) -> Result<consumer::Heartbeat, (ErrorCode, String)> {
+        let config = self.config_of(topics, ask.group_id);
+        consumer::check(ask, client, &config)?;
+        let id: Arc<str> = ask.group_id.into();
+        let missing = || Err((ErrorCode::GroupIdNotFound, format!("Consumer group {id} not found.")));
+        let joins = ask.member_epoch == 0;
+        if joins && self.groups.get(&id).is_some_and(|group| !group.is_vacant()) {
+            self.upgrade(now, topics, &id, out);
+        }
+        match self.groups.get(&id).map(|group| (&group.kind, group.is_vacant())) {
+            Some((Kind::Consumer(_), _)) => {}
+            None | Some((Kind::Simple, _)) if !joins => return missing(),
+            None if !self.has_room() => {
+                let text = format!("This coordinator has {} groups, as many as it may have.", self.groups.len());
+                return Err((ErrorCode::GroupMaxSizeReached, text));
+            }
+            None | Some((Kind::Simple, _)) => {}
+            Some((Kind::Classic(_), true)) if joins => self.clear(now, &id, out),
+            Some((Kind::Classic(_), _)) => {
+                let text = format!("Group {id} is not a consumer group.");
+                return Err((ErrorCode::GroupIdNotFound, text));
+            }
+        }
+        let group = self.group_mut(&id);
+        if matches!(group.kind, Kind::Simple) {
+            group.kind = Kind::Consumer(Box::default());
+        }
+        let Kind::Consumer(consumer) = &mut group.kind else { return missing() };
+        let mut turn = Turn { now, config: &config, group: &id, out };
+        let result = consumer.heartbeat(&mut turn, topics, ask, client);
+        // A join that was refused leaves nothing behind.
+        if consumer.members().is_empty() && consumer.epoch() == 0 {
+            group.kind = Kind::Simple;
+            self.forget_if_nothing(&id);
+        }
+        self.downgrade_if_all_are_classic(now, topics, &id, out);
+        self.reschedule(&id);
+        result
+    }
+
+    /// Offsets of groups that nobody is in, for longer than they are kept; then the groups that have none left.
+    fn expire_offsets(
+        &mut self,
+        now: Now,
+        topics: &dyn Topics,
+        from: Option<&Arc<str>>,
+        out: &mut Out,
+    ) -> Option<Arc<str>> {
+        let from = from.map_or(std::ops::Bound::Unbounded, |id| std::ops::Bound::Excluded(id.clone()));
+        let range = self.groups.range::<Arc<str>, _>((from, std::ops::Bound::Unbounded));
+        let visited: Vec<Arc<str>> = range.take(EXPIRY_GROUPS).map(|(id, _)| id.clone()).collect();
+        for id in &visited {
+            let Some(group) = self.groups.get(id) else { continue };
+            let (vacant, since) = (group.is_vacant(), group.empty_since());
+            let age_ms = |at: WallMs| now.wall.0.saturating_sub(at.0);
+            // A topic that was deleted does not come back under its id.
+            let orphaned = |offset: &CommittedOffset| {
+                let known = offset.topic == TopicId::NONE || topics.by_id(offset.topic).is_some();
+                !known && age_ms(offset.at) >= ORPHAN_MS
+            };
+            let expired = |offset: &CommittedOffset| match offset.expires {
+                _ if orphaned(offset) => true,
+                _ if !vacant => false,
+                Some(at) => at <= now.wall,
+                None => {
+                    age_ms(since.map_or(offset.at, |since| since.max(offset.at))) >= self.config.offsets_retention_ms
+                }
+            };
+            let gone: Vec<(Arc<str>, PartitionIndex)> = group
+                .offsets
+                .iter()
+                .filter(|(.., offset)| expired(offset))
+                .map(|(topic, partition, _)| (topic.clone(), partition))
+                .collect();
+            let last = vacant && gone.len() == group.offsets.len();
+            for (topic, partition) in gone {
+                self.write(now, Record::Offset { group: id.clone(), topic, partition, value: None }, out);
+            }
+            if last {
+                self.clear(now, id, out);
+                self.forget(id);
+            }
+        }
+        visited.last().filter(|_| visited.len() == EXPIRY_GROUPS).cloned()
+    }
+}
+
+fn all_offsets(group: &Group, topics: &dyn Topics) -> Vec<OffsetTopic> {
+    let mut out = Vec::new();
+    for (name, partitions) in group.offsets.topics() {
+        let id = topics.by_name(name).map_or(TopicId::NONE, |(id, _)| id);
+        let counts = partitions.keys().filter_map(|index| {
+            let partition = PartitionIndex(*index);
+            let committed = group.offsets.get(name, id, partition)?.clone();
+            Some(FetchedOffset { partition, committed: Some(committed) })
+        });
+        let partitions: Vec<FetchedOffset> = counts.collect();
+        if !partitions.is_empty() {
+            out.push(OffsetTopic { topic: name.clone(), id, partitions });
+        }
+    }
+    out
+}
+
+impl Machine for GroupCoordinator {
+    type Request<'a> = Request<'a>;
+    type Reply = Reply;
+    type Record = Record;
+    type World = dyn Topics;
+
+    fn decide(&mut self, now: Now, topics: &dyn Topics, waiter: Waiter, request: Request<'_>, out: &mut Out) {
+        let reply = match request {
+            Request::Join(ask, client) => return self.join(now, topics, waiter, (ask, &client), out),
+            Request::Sync(ask) => return self.sync(now, topics, waiter, ask, out),
+            Request::Leave(ask, client) => return self.leave(now, topics, waiter, (ask, &client), out),
+            Request::Heartbeat(ask) => Reply::Code(self.heartbeat(now, topics, ask, out)),
+            Request::Commit(ask) => Reply::Committed(self.commit(now, &ask, out)),
+            Request::Fetch(ask) => Reply::Fetched(self.fetch(topics, &ask)),
+            Request::DeleteOffsets { group, topics } => {
+                Reply::DeletedOffsets(self.delete_offsets(now, group, &topics, out))
+            }
+            Request::DeleteGroup { group } => Reply::Code(self.delete_group(now, group, out)),
+            Request::Describe { group } => Reply::Described(self.describe(group)),
+            Request::DescribeConsumer { group } => Reply::DescribedConsumer(self.describe_consumer(group, topics)),
+            Request::List { states, types } => Reply::Listed(self.list(&states, &types)),
+            Request::ConsumerHeartbeat(ask, client) => {
+                Reply::ConsumerHeartbeat(self.consumer_heartbeat(now, topics, ask, &client, out))
+            }
+        };
+        out.replies.push((waiter, reply));
+    }
+
+    fn expire(&mut self, now: Now, topics: &dyn Topics, out: &mut Out) {
+        let due: Vec<Arc<str>> =
+            self.wakes.iter().take_while(|(at, _)| *at <= now.mono).map(|(_, id)| id.clone()).collect();
+        for id in due {
+            let config = self.config_of(topics, &id);
+            let Some(group) = self.groups.get_mut(&id) else { continue };
+            let mut turn = Turn { now, config: &config, group: &id, out };
+            match &mut group.kind {
+                Kind::Simple => {}
+                Kind::Classic(classic) => classic.expire(&mut turn),
+                Kind::Consumer(consumer) => consumer.expire(&mut turn, topics),
+            }
+            let simple = matches!(&group.kind, Kind::Classic(classic) if classic.protocol_type().is_none());
+            // An id was asked for and never used: nobody will miss the group.
+            if simple && group.is_vacant() {
+                group.kind = Kind::Simple;
+            }
+            self.downgrade_if_all_are_classic(now, topics, &id, out);
+            self.reschedule(&id);
+            self.forget_if_nothing(&id);
+            self.mark(&id);
+            // What is due is done: the same moment does not come again.
+            debug_assert!(self.groups.get(&id).is_none_or(|group| group.wake.is_none_or(|wake| wake > now.mono)));
+        }
+        if let Some((at, from)) = self.expiry.take_if(|(at, _)| *at <= now.mono) {
+            let next = self.expire_offsets(now, topics, from.as_ref(), out);
+            let due = if next.is_some() { at } else { now.mono.plus_ms(self.config.offsets_retention_check_ms.max(1)) };
+            self.expiry = Some((due, next));
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let expiry = self.expiry.as_ref().map(|(at, _)| *at);
+        self.wakes.first().map(|(at, _)| *at).into_iter().chain(expiry).min()
+    }
+
+    fn replay(&mut self, _: Now, record: &Record) {
+        self.mark(record.group());
+        match record {
+            Record::Offset { group, topic, partition, value } => {
+                if value.is_some() {
+                    self.group_mut(group).offsets.replay(topic, *partition, value);
+                } else if let Some(found) = self.groups.get_mut(group) {
+                    found.offsets.replay(topic, *partition, value);
+                }
+            }
+            Record::Classic { group, value: Some(value) } => {
+                let group = self.group_mut(group);
+                if !matches!(group.kind, Kind::Classic(_)) {
+                    group.kind = Kind::Classic(Box::default());
+                }
+                if let Kind::Classic(classic) = &mut group.kind {
+                    classic.replay(value);
+                }
+            }
+            Record::Classic { group, value: None } => {
+                if let Some(found) = self.groups.get_mut(group)
+                    && matches!(found.kind, Kind::Classic(_))
+                {
+                    found.kind = Kind::Simple;
+                }
+            }
+            Record::GroupEpoch { group, value: None } => {
+                if let Some(found) = self.groups.get_mut(group)
+                    && matches!(found.kind, Kind::Consumer(_))
+                {
+                    found.kind = Kind::Simple;
+                }
+            }
+            Record::GroupEpoch { group, .. }
+            | Record::Member { group, .. }
+            | Record::TargetEpoch { group, .. }
+            | Record::Target { group, .. }
+            | Record::Current { group, .. }
+            | Record::Regex { group, .. } => self.replay_consumer(group, record),
+        }
+    }
+
+    fn loaded(&mut self, now: Now, topics: &dyn Topics) {
+        let ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
+        for id in ids {
+            let own = topics.overrides(&id).map(|own| own.session_timeout_ms);
+            let session_ms = own.unwrap_or(self.config.consumer_session_timeout_ms);
+            match self.groups.get_mut(&id).map(|group| &mut group.kind) {
+                Some(Kind::Classic(classic)) => classic.loaded(now),
+                Some(Kind::Consumer(consumer)) => consumer.loaded(now, session_ms),
+                Some(Kind::Simple) | None => {}
+            }
+            self.reschedule(&id);
+            self.forget_if_nothing(&id);
+        }
+        self.expiry = Some((now.mono.plus_ms(self.config.offsets_retention_check_ms.max(1)), None));
+    }
+
+    fn encode(record: &Record) -> (Vec<u8>, Option<Vec<u8>>) {
+        record.encode()
+    }
+
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Record>, ErrorCode> {
+        Record::decode(key, value).map_err(|_| ErrorCode::CorruptMessage)
+    }
+}
+
+impl GroupCoordinator {
+    fn replay_consumer(&mut self, group: &Arc<str>, record: &Record) {
+        let says = !matches!(
+            record,
+            Record::Member { value: None, .. }
+                | Record::TargetEpoch { value: None, .. }
+                | Record::Target { value: None, .. }
+                | Record::Current { value: None, .. }
+                | Record::Regex { value: None, .. }
+        );
+        // Nothing is taken from a group that is not there, or speaks the other protocol.
+        let known = matches!(self.groups.get(group).map(|group| &group.kind), Some(Kind::Consumer(_)));
+        if !says && !known {
+            return;
+        }
+        let found = self.group_mut(group);
+        if !known {
+            found.kind = Kind::Consumer(Box::default());
+        }
+        if let Kind::Consumer(consumer) = &mut found.kind {
+            consumer.replay(record);
+        }
+    }
+}

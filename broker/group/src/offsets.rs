@@ -1,0 +1,105 @@
+//! Committed offsets of one group.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ringmain_types::*;
+use ringmain_wire::records::OffsetCommitValue;
+use ringmain_wire::{WireError, decode_value, encode_value};
+
+/// What a group committed for one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommittedOffset {
+    pub offset: Offset,
+    /// -1 when the client named none.
+    pub leader_epoch: LeaderEpoch,
+    pub metadata: Arc<str>,
+    pub at: WallMs,
+    /// Of clients that name their own retention (OffsetCommit v2-4).
+    pub expires: Option<WallMs>,
+    /// None (0) in what was committed before topics had ids here: it counts for whatever topic has the name.
+    pub topic: TopicId,
+}
+
+impl CommittedOffset {
+    /// v4, or v1 with an expiry of its own, as Kafka 4.4 writes them.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let body = OffsetCommitValue {
+            offset: self.offset,
+            leader_epoch: self.leader_epoch,
+            metadata: &self.metadata,
+            commit_timestamp: self.at,
+            expire_timestamp: self.expires.unwrap_or(WallMs(-1)),
+            topic_id: self.topic,
+        };
+        encode_value(if self.expires.is_some() { 1 } else { 4 }, &body)
+    }
+
+    pub(crate) fn decode(value: &[u8]) -> Result<CommittedOffset, WireError> {
+        let body: OffsetCommitValue = decode_value(value)?;
+        Ok(CommittedOffset {
+            offset: body.offset,
+            leader_epoch: body.leader_epoch,
+            metadata: body.metadata.into(),
+            at: body.commit_timestamp,
+            expires: (body.expire_timestamp.0 != -1).then_some(body.expire_timestamp),
+            topic: body.topic_id,
+        })
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Offsets {
+    topics: BTreeMap<Arc<str>, BTreeMap<i32, CommittedOffset>>,
+    count: usize,
+}
+
+impl Offsets {
+    pub(crate) fn replay(&mut self, topic: &Arc<str>, partition: PartitionIndex, value: &Option<CommittedOffset>) {
+        match value {
+            Some(value) => {
+                let partitions = self.topics.entry(topic.clone()).or_default();
+                if partitions.insert(partition.0, value.clone()).is_none() {
+                    self.count += 1;
+                }
+            }
+            None => {
+                let Some(partitions) = self.topics.get_mut(topic) else { return };
+                if partitions.remove(&partition.0).is_some() {
+                    self.count -= 1;
+                }
+                if partitions.is_empty() {
+                    self.topics.remove(topic);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(crate) fn has(&self, topic: &str, partition: PartitionIndex) -> bool {
+        self.topics.get(topic).is_some_and(|partitions| partitions.contains_key(&partition.0))
+    }
+
+    /// What counts for the topic that has this id now: an older topic's offset of the same name is none (FAILURES 55).
+    pub(crate) fn get(&self, topic: &str, id: TopicId, partition: PartitionIndex) -> Option<&CommittedOffset> {
+        let offset = self.topics.get(topic)?.get(&partition.0)?;
+        (offset.topic == TopicId::NONE || id == TopicId::NONE || offset.topic == id).then_some(offset)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, PartitionIndex, &CommittedOffset)> {
+        self.topics.iter().flat_map(|(topic, partitions)| {
+            partitions.iter().map(move |(index, offset)| (topic, PartitionIndex(*index), offset))
+        })
+    }
+
+    pub(crate) fn topics(&self) -> impl Iterator<Item = (&Arc<str>, &BTreeMap<i32, CommittedOffset>)> {
+        self.topics.iter()
+    }
+}

@@ -1,0 +1,732 @@
+//! The group coordinators of one shard: one for each partition of `__consumer_offsets` that it owns.
+//!
+//! ```text
+//! (the log is usable) -> Loading -> Serving -> dropped, when the log goes, fails, or was written by somebody else
+//! ```
+//! Decisions are appended once a turn, all of a coordinator's in one batch where they fit; answers leave when that is flushed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ringmain_batch::{BatchHeader, Builder, Codec};
+use ringmain_buffer::Buf;
+use ringmain_coordinator::{Append, Replies, Runtime, Waiter};
+use ringmain_disk::DiskError;
+use ringmain_group::{
+    Assignor, Client, CommitOffset, CommitOffsets, FetchOffsets, FetchTopic, GroupConfig, GroupCoordinator,
+    GroupLimits, GroupOverrides, Migration, Reply, Topics,
+};
+use ringmain_log::{AppendAs, AppendError, FlushMode, ReadAt, ReadResult, ReadToken, Slices};
+use ringmain_metadata::config::Layers;
+use ringmain_metadata::{BrokerConfig, ClusterImage, GroupSettings, OFFSETS_TOPIC};
+use ringmain_session::Request;
+use ringmain_types::*;
+use ringmain_wire as wire;
+
+use crate::dispatch::body;
+use crate::mesh::{CallId, FetchGroup, GroupAsk, Return};
+use crate::{Config, Effects, Note, Shard};
+
+/// Decisions of one turn go into batches of about this.
+const BATCH_BYTES: usize = 256 << 10;
+/// A coordinator's load reads so much at once, and so often in a turn: about a millisecond.
+const LOAD_BYTES: u32 = 64 << 10;
+const LOAD_READS: usize = 4;
+/// When there was no room for a batch, or none to read into.
+const RETRY_MS: u64 = 10;
+
+/// The topics and group configs of one image.
+struct ImageTopics {
+    image: Arc<ClusterImage>,
+    properties: Arc<BrokerConfig>,
+    broker: BrokerId,
+}
+
+impl Topics for ImageTopics {
+    fn by_name(&self, name: &str) -> Option<(TopicId, u32)> {
+        self.image.topic(name).map(|topic| (topic.id, topic.partitions.len() as u32))
+    }
+    fn by_id(&self, id: TopicId) -> Option<(Arc<str>, u32)> {
+        self.image.topics.get(&id).map(|topic| (topic.name.clone(), topic.partitions.len() as u32))
+    }
+    fn version(&self) -> i64 {
+        self.image.next.0
+    }
+    fn names(&self) -> Box<dyn Iterator<Item = Arc<str>> + '_> {
+        let clients = self.image.topics.values().filter(|topic| !topic.internal);
+        let mut names: Vec<Arc<str>> = clients.map(|topic| topic.name.clone()).collect();
+        names.sort_unstable();
+        Box::new(names.into_iter())
+    }
+    fn overrides(&self, group: &str) -> Option<GroupOverrides> {
+        let own = self.image.group_configs.get(group);
+        // The broker's own may change while it runs; without a change it is what coordinators were made with.
+        if own.is_none() && self.image.broker_configs.is_empty() {
+            return None;
+        }
+        let layers = Layers::new(&self.image, &self.properties, self.broker);
+        let found = GroupSettings::resolve(&layers, own.map_or(&BTreeMap::new(), |own| own));
+        Some(GroupOverrides {
+            session_timeout_ms: found.session_timeout_ms,
+            heartbeat_interval_ms: found.heartbeat_interval_ms,
+            assignment_interval_ms: found.assignment_interval_ms,
+        })
+    }
+}
+
+struct Coordinator {
+    partition: Partition,
+    log: LogId,
+    runtime: Runtime<GroupCoordinator>,
+    /// Of the load.
+    read: Option<ReadToken>,
+    /// It could not be loaded: nobody is answered from half of what was committed.
+    failed: bool,
+}
+
+/// A call that is not answered yet.
+struct Pending {
+    call: CallId,
+    index: i32,
+    /// It was told so, and holds no slot.
+    parked: bool,
+    /// Of a commit or a deletion of offsets: the codes of what the coordinator was not asked, by place.
+    refused: Vec<(usize, ErrorCode)>,
+}
+
+pub(crate) struct Groups {
+    config: Arc<GroupConfig>,
+    backlog_max: usize,
+    topic: Option<TopicId>,
+    coordinators: BTreeMap<i32, Coordinator>,
+    pending: BTreeMap<Waiter, Pending>,
+    waiters: u64,
+    /// Logs came or went.
+    look: bool,
+    /// Something was decided or read since the last turn's end. Most turns have nothing for coordinators to do, and there may be fifty.
+    touched: bool,
+    /// The earliest moment of any coordinator, as of the last turn's end that had something to do.
+    due: Option<Instant>,
+    retry: Option<Instant>,
+    /// Keys member ids; differs at every start.
+    seed: u64,
+    drawn: u64,
+}
+
+impl Groups {
+    pub(crate) fn new(properties: &BrokerConfig, config: &Config) -> Groups {
+        Groups {
+            config: Arc::new(group_config(properties, &config.limits)),
+            backlog_max: config.limits.coordinator_backlog_max as usize,
+            topic: None,
+            coordinators: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            waiters: 0,
+            look: false,
+            touched: false,
+            due: None,
+            retry: None,
+            seed: mixed(config.seed ^ u64::from(config.shard.0) << 48),
+            drawn: 0,
+        }
+    }
+
+    pub(crate) fn look_again(&mut self) {
+        self.look = true;
+    }
+
+    pub(crate) fn reads(&self, token: ReadToken) -> bool {
+        self.coordinators.values().any(|coordinator| coordinator.read == Some(token))
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.due.into_iter().chain(self.retry).min()
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let served = self.coordinators.values().filter(|coordinator| !coordinator.failed);
+        served.filter_map(|coordinator| coordinator.runtime.deadline()).min()
+    }
+
+    pub(crate) fn any_changed(&self) -> bool {
+        self.coordinators.values().any(|coordinator| coordinator.runtime.machine().any_changed())
+    }
+
+    /// Tells of groups that changed since the last time; the rest is told the next time.
+    pub(crate) fn tell(&mut self, limits: &Limits, notes: &mut Vec<Note>) {
+        let (mut left, offsets_max) = (limits.metric_groups_max as usize, limits.metric_group_offsets_max as usize);
+        for coordinator in self.coordinators.values_mut().filter(|found| found.runtime.is_loaded()) {
+            let changed = coordinator.runtime.machine_mut().take_changed(left, offsets_max);
+            left -= changed.len();
+            notes.extend(
+                changed.into_iter().map(|(group, figures)| Note::Group { group, figures: figures.map(Arc::new) }),
+            );
+        }
+        let count: usize = self.coordinators.values().map(|coordinator| coordinator.runtime.machine().len()).sum();
+        notes.push(Note::Groups { count: count as u32 });
+    }
+
+    fn random(&mut self) -> u128 {
+        self.drawn += 2;
+        let half = |nth| u128::from(mixed(self.seed.wrapping_add(mixed(nth))));
+        half(self.drawn) << 64 | half(self.drawn + 1)
+    }
+}
+
+impl Shard {
+    fn image_topics(&self) -> ImageTopics {
+        let (image, properties) = (self.image.clone(), self.broker_config.clone());
+        ImageTopics { image, properties, broker: self.config.broker }
+    }
+
+    /// A call to a coordinator.
+    pub(crate) fn serve_group(&mut self, now: Now, id: CallId, at: Partition, ask: GroupAsk, out: &mut Effects) {
+        let found = self.groups.coordinators.get(&at.index.0);
+        let code = match found.filter(|found| found.partition == at && !found.failed && self.stopping.is_none()) {
+            None => Some(self.no_coordinator(at)),
+            Some(found) if !found.runtime.is_loaded() || found.runtime.backlog() >= self.groups.backlog_max => {
+                Some(ErrorCode::CoordinatorLoadInProgress)
+            }
+            Some(_) => None,
+        };
+        if let Some(code) = code {
+            return self.answer(id, Return::Failed(code), out);
+        }
+        self.groups.touched = true;
+        self.groups.waiters += 1;
+        let waiter = Waiter(self.groups.waiters);
+        let pending = Pending { call: id, index: at.index.0, parked: false, refused: Vec::new() };
+        self.groups.pending.insert(waiter, pending);
+        match self.decide_group(now, at.index.0, waiter, &ask) {
+            Ok(replies) => self.groups_reply(replies, out),
+            Err(refusal) => {
+                self.groups.pending.remove(&waiter);
+                return self.answer(id, refusal, out);
+            }
+        }
+        let waits = matches!(&ask, GroupAsk::Request { request, .. }
+            if request.api == wire::JOIN_GROUP.key || request.api == wire::SYNC_GROUP.key);
+        if waits && let Some(pending) = self.groups.pending.get_mut(&waiter) {
+            pending.parked = true;
+            self.answer(id, Return::Parked, out);
+        }
+    }
+
+    /// Ours, but not ready yet, or not ours.
+    fn no_coordinator(&mut self, at: Partition) -> ErrorCode {
+        match self.logs.get(at) {
+            Err(ErrorCode::NotLeaderOrFollower) => ErrorCode::CoordinatorLoadInProgress,
+            Ok(_) if !self.groups.coordinators.contains_key(&at.index.0) => ErrorCode::CoordinatorLoadInProgress,
+            _ => ErrorCode::NotCoordinator,
+        }
+    }
+
+    fn decide_group(
+        &mut self,
+        now: Now,
+        index: i32,
+        waiter: Waiter,
+        ask: &GroupAsk,
+    ) -> Result<Replies<GroupCoordinator>, Return> {
+        use ringmain_group::Request as Ask;
+        let topics = self.image_topics();
+        let random = self.groups.random();
+        let Groups { coordinators, pending, .. } = &mut self.groups;
+        let Some(coordinator) = coordinators.get_mut(&index) else {
+            return Err(Return::Failed(ErrorCode::NotCoordinator));
+        };
+        let mut replies = Vec::new();
+        let mut decide =
+            |ask: Ask<'_>| coordinator.runtime.request(now, &topics, waiter, ask, &mut replies).map_err(Return::Failed);
+        match ask {
+            GroupAsk::Fetch(fetch) => decide(Ask::Fetch(fetch_of(fetch)))?,
+            GroupAsk::Delete(group) => decide(Ask::DeleteGroup { group })?,
+            GroupAsk::Describe(group) => decide(Ask::Describe { group })?,
+            GroupAsk::DescribeConsumer(group) => decide(Ask::DescribeConsumer { group })?,
+            GroupAsk::List { states, types } => {
+                let states: Vec<&str> = states.iter().map(String::as_str).collect();
+                let types: Vec<&str> = types.iter().map(String::as_str).collect();
+                decide(Ask::List { states, types })?;
+            }
+            GroupAsk::Request { request, host } => {
+                let client = Client {
+                    id: std::str::from_utf8(&request.client_id).unwrap_or_default(),
+                    host,
+                    version: request.version,
+                    random,
+                };
+                let refused = decide_request(&topics, request, client, &mut decide)?;
+                if let Some(pending) = pending.get_mut(&waiter) {
+                    pending.refused = refused;
+                }
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Tells who was answered.
+    fn groups_reply(&mut self, replies: Replies<GroupCoordinator>, out: &mut Effects) {
+        for (waiter, reply) in replies {
+            let Some(pending) = self.groups.pending.remove(&waiter) else { continue };
+            let reply = with_refused(reply, &pending.refused);
+            let result = if pending.parked { Return::Late(Ok(reply)) } else { Return::Group(reply) };
+            self.answer(pending.call, result, out);
+        }
+    }
+
+    /// Once a turn: what came is loaded, what is due is done, what was decided is appended.
+    pub(crate) fn groups_finish_turn(&mut self, now: Now, out: &mut Effects) {
+        if std::mem::take(&mut self.groups.look) {
+            self.groups.touched = true;
+            self.groups_look(now, out);
+        }
+        let is_due = self.groups.deadline().is_some_and(|due| due <= now.mono);
+        if !std::mem::take(&mut self.groups.touched) && !is_due {
+            return;
+        }
+        self.groups.retry = self.groups.retry.filter(|at| *at > now.mono);
+        let indexes: Vec<i32> = self.groups.coordinators.keys().copied().collect();
+        for index in indexes {
+            self.group_load(now, index);
+            self.group_tick(now, index, out);
+            self.group_append(now, index, out);
+        }
+        self.groups.due = self.groups.next_due();
+    }
+
+    /// Coordinators follow the logs of the offsets topic.
+    fn groups_look(&mut self, now: Now, out: &mut Effects) {
+        let topic = self.image.topic(OFFSETS_TOPIC).cloned();
+        let id = topic.as_ref().map(|topic| topic.id);
+        if self.groups.topic != id {
+            self.groups.topic = id;
+            let old: Vec<i32> = self.groups.coordinators.keys().copied().collect();
+            old.into_iter().for_each(|index| self.group_drop(index, out));
+        }
+        let Some(topic) = topic else { return };
+        for index in 0..topic.partitions.len() as i32 {
+            let partition = Partition { topic: topic.id, index: PartitionIndex(index) };
+            if owner(partition, self.config.shards) != self.config.shard {
+                continue;
+            }
+            let usable = self.logs.get(partition).ok().map(|owned| (owned.id, owned.epoch));
+            let before = self.groups.coordinators.get(&index).map(|found| (found.log, found.runtime.epoch()));
+            if before.is_some() && before != usable {
+                self.group_drop(index, out);
+            }
+            if let Some((log, epoch)) = usable
+                && !self.groups.coordinators.contains_key(&index)
+            {
+                self.group_open(partition, log, epoch);
+                self.group_load(now, index);
+            }
+        }
+    }
+
+    fn group_open(&mut self, partition: Partition, log: LogId, epoch: LeaderEpoch) {
+        let machine = GroupCoordinator::new(self.groups.config.clone());
+        let runtime = Runtime::new(machine, epoch, self.store.start(log));
+        let coordinator = Coordinator { partition, log, runtime, read: None, failed: false };
+        self.groups.coordinators.insert(partition.index.0, coordinator);
+    }
+
+    /// Its state is dropped whole; everybody who waits is told to look for the coordinator.
+    fn group_drop(&mut self, index: i32, out: &mut Effects) {
+        self.group_end(index, out);
+        self.groups.coordinators.remove(&index);
+    }
+
+    /// It answers nobody any more; everybody who waits is told.
+    fn group_end(&mut self, index: i32, out: &mut Effects) {
+        let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
+        coordinator.failed = true;
+        if let Some(token) = coordinator.read.take() {
+            self.store.cancel(token);
+        }
+        let waiting = self.groups.pending.iter().filter(|(_, pending)| pending.index == index);
+        let waiting: Vec<Waiter> = waiting.map(|(waiter, _)| *waiter).collect();
+        for waiter in waiting {
+            self.group_fail(waiter, ErrorCode::NotCoordinator, out);
+        }
+    }
+
+    fn group_fail(&mut self, waiter: Waiter, code: ErrorCode, out: &mut Effects) {
+        let Some(pending) = self.groups.pending.remove(&waiter) else { return };
+        let result = if pending.parked { Return::Late(Err(code)) } else { Return::Failed(code) };
+        self.answer(pending.call, result, out);
+    }
+
+    /// A few reads further; the rest in the turns to come.
+    fn group_load(&mut self, now: Now, index: i32) {
+        for _ in 0..LOAD_READS {
+            self.group_load_one(now, index);
+        }
+    }
+
+    fn group_load_one(&mut self, now: Now, index: i32) {
+        let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
+        if coordinator.runtime.is_loaded() || coordinator.failed || coordinator.read.is_some() {
+            return;
+        }
+        let (log, from) = (coordinator.log, coordinator.runtime.next());
+        let end = self.store.end(log);
+        if from >= end {
+            let topics = self.image_topics();
+            if let Some(coordinator) = self.groups.coordinators.get_mut(&index) {
+                coordinator.runtime.serve(now, &topics, end);
+            }
+            return;
+        }
+        let bytes_max = LOAD_BYTES.min(self.config.limits.fetch_reply_bytes_max);
+        let at = ReadAt { log, from, below: end, bytes_max, at_least_one: true };
+        match self.store.read(now, &mut self.pool, at) {
+            ReadResult::Pending(token) => coordinator.read = Some(token),
+            ReadResult::Memory(_) => self.groups.retry = Some(now.mono.plus_ms(RETRY_MS)),
+            result => self.group_loaded(now, index, result),
+        }
+    }
+
+    /// A read of a load has ended.
+    pub(crate) fn groups_read(&mut self, now: Now, token: ReadToken, result: ReadResult) {
+        let found = self.groups.coordinators.iter_mut().find(|(_, coordinator)| coordinator.read == Some(token));
+        let Some((&index, coordinator)) = found else { return };
+        self.groups.touched = true;
+        coordinator.read = None;
+        match result {
+            ReadResult::Memory(_) => self.groups.retry = Some(now.mono.plus_ms(RETRY_MS)),
+            result => self.group_loaded(now, index, result),
+        }
+    }
+
+    fn group_loaded(&mut self, now: Now, index: i32, result: ReadResult) {
+        let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
+        let from = coordinator.runtime.next();
+        let outcome = match result {
+            ReadResult::Ready(slices) if slices.next > from => {
+                load(&mut coordinator.runtime, now, &slices, &mut self.scratch)
+            }
+            ReadResult::Ready(_) => Err("an empty read below the log's end".to_owned()),
+            ReadResult::OutOfRange { start, end } => Err(format!("the log is {}..{}", start.0, end.0)),
+            ReadResult::Failed(error) => Err(format!("{error:?}")),
+            ReadResult::Pending(_) | ReadResult::Memory(_) => return,
+        };
+        match outcome {
+            // The next turn goes on, at once.
+            Ok(()) => self.groups.retry = Some(now.mono),
+            Err(cause) => {
+                coordinator.failed = true;
+                let path = format!("{OFFSETS_TOPIC}-{index} at offset {}: {cause}", from.0);
+                self.failed = Some(DiskError { operation: "load", path, errno: DiskError::EIO });
+            }
+        }
+    }
+
+    fn group_tick(&mut self, now: Now, index: i32, out: &mut Effects) {
+        let is_due = |found: &Coordinator| found.runtime.deadline().is_some_and(|due| due <= now.mono);
+        if !self.groups.coordinators.get(&index).is_some_and(|found| !found.failed && is_due(found)) {
+            return;
+        }
+        let topics = self.image_topics();
+        let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
+        let mut replies = Vec::new();
+        coordinator.runtime.tick(now, &topics, &mut replies);
+        self.groups_reply(replies, out);
+    }
+
+    fn group_append(&mut self, now: Now, index: i32, out: &mut Effects) {
+        loop {
+            let Some(coordinator) = self.groups.coordinators.get(&index).filter(|found| !found.failed) else { return };
+            let Some(append) = coordinator.runtime.to_append(BATCH_BYTES) else { return };
+            let (partition, log, epoch) = (coordinator.partition, coordinator.log, coordinator.runtime.epoch());
+            match self.group_batch(now, partition, log, epoch, &append, out) {
+                Ok(base) => {
+                    let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
+                    if !coordinator.runtime.appended(&append, base) {
+                        // Somebody else wrote: what was decided rests on a log that is not there. It is loaded again.
+                        self.group_drop(index, out);
+                        return self.groups.look_again();
+                    }
+                }
+                Err(AppendError::Memory(_) | AppendError::NoSpace) => {
+                    self.groups.retry = Some(now.mono.plus_ms(RETRY_MS));
+                    return;
+                }
+                // The log is gone or will take nothing any more.
+                Err(_) => return self.group_end(index, out),
+            }
+        }
+    }
+
+    fn group_batch(
+        &mut self,
+        now: Now,
+        partition: Partition,
+        log: LogId,
+        epoch: LeaderEpoch,
+        append: &Append,
+        out: &mut Effects,
+    ) -> Result<Offset, AppendError> {
+        let mut builder = Builder::new(Codec::None, None);
+        for (key, value) in &append.records {
+            builder.push(now.wall, Some(key), value.as_deref(), &[]);
+        }
+        let into = self.pool.take(Account::Control, builder.bytes()).map_err(AppendError::Memory)?;
+        let batches = builder.finish(into);
+        let appended = self.store.append(now, &mut self.pool, log, &batches, AppendAs::Leader { epoch })?;
+        let Ok(owned) = self.logs.get(partition) else { return Ok(appended.base) };
+        owned.appended(appended.next, batches.bytes.len() as u32);
+        if owned.flush == FlushMode::Async {
+            self.show(log, self.store.end(log), out);
+        }
+        Ok(appended.base)
+    }
+
+    /// What is flushed is committed: a cluster of one has nobody else to ask.
+    pub(crate) fn groups_flushed(&mut self, log: LogId, end: Offset, out: &mut Effects) {
+        let Some((partition, _)) = self.logs.by_id(log) else { return };
+        if self.groups.topic != Some(partition.topic) {
+            return;
+        }
+        let found = self.groups.coordinators.get_mut(&partition.index.0);
+        let Some(coordinator) = found.filter(|coordinator| coordinator.log == log) else { return };
+        let mut replies = Vec::new();
+        let epoch = coordinator.runtime.epoch();
+        coordinator.runtime.committed(epoch, end, &mut replies);
+        self.groups_reply(replies, out);
+    }
+
+    /// The directory failed: nobody will ever be told that what he wrote is durable.
+    pub(crate) fn groups_fenced(&mut self, out: &mut Effects) {
+        let indexes: Vec<i32> = self.groups.coordinators.keys().copied().collect();
+        for index in indexes {
+            self.group_end(index, out);
+        }
+    }
+
+    /// A clean stop does not wait for members: they come again.
+    pub(crate) fn groups_stop(&mut self, out: &mut Effects) {
+        let parked: Vec<Waiter> =
+            self.groups.pending.iter().filter(|(_, pending)| pending.parked).map(|(waiter, _)| *waiter).collect();
+        for waiter in parked {
+            self.group_fail(waiter, ErrorCode::NotCoordinator, out);
+        }
+    }
+}
+
+type Decide<'d> = dyn for<'a> FnMut(ringmain_group::Request<'a>) -> Result<(), Return> + 'd;
+
+/// Decodes the request and has it decided; the codes of what was not passed on.
+fn decide_request(
+    topics: &ImageTopics,
+    request: &Request,
+    client: Client<'_>,
+    decide: &mut Decide<'_>,
+) -> Result<Vec<(usize, ErrorCode)>, Return> {
+    use ringmain_group::Request as Ask;
+    // Whoever asks has decoded it already.
+    let parsed = |_: wire::WireError| Return::Failed(ErrorCode::InvalidRequest);
+    match request.api {
+        key if key == wire::JOIN_GROUP.key => {
+            let ask = body(&wire::JOIN_GROUP, request).map_err(parsed)?;
+            decide(Ask::Join(&ask, client))?;
+        }
+        key if key == wire::SYNC_GROUP.key => {
+            let ask = body(&wire::SYNC_GROUP, request).map_err(parsed)?;
+            decide(Ask::Sync(&ask))?;
+        }
+        key if key == wire::HEARTBEAT.key => {
+            let ask = body(&wire::HEARTBEAT, request).map_err(parsed)?;
+            decide(Ask::Heartbeat(&ask))?;
+        }
+        key if key == wire::LEAVE_GROUP.key => {
+            let ask = body(&wire::LEAVE_GROUP, request).map_err(parsed)?;
+            decide(Ask::Leave(&ask, client))?;
+        }
+        key if key == wire::CONSUMER_GROUP_HEARTBEAT.key => {
+            let ask = body(&wire::CONSUMER_GROUP_HEARTBEAT, request).map_err(parsed)?;
+            decide(Ask::ConsumerHeartbeat(&ask, client))?;
+        }
+        key if key == wire::OFFSET_COMMIT.key => {
+            let ask: wire::OffsetCommitRequest<'_> = body(&wire::OFFSET_COMMIT, request).map_err(parsed)?;
+            return commit(topics, request.version, &ask, decide);
+        }
+        _ => {
+            let ask: wire::OffsetDeleteRequest<'_> = body(&wire::OFFSET_DELETE, request).map_err(parsed)?;
+            let topics = ask.topics.iter();
+            let topics = topics.map(|topic| (topic.name, topic.partitions.iter().map(|p| p.partition_index).collect()));
+            decide(Ask::DeleteOffsets { group: ask.group_id, topics: topics.collect() })?;
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Topics and partitions that are not there are refused here, each alone: 3, or 100 by id.
+fn commit(
+    topics: &ImageTopics,
+    version: i16,
+    ask: &wire::OffsetCommitRequest<'_>,
+    decide: &mut Decide<'_>,
+) -> Result<Vec<(usize, ErrorCode)>, Return> {
+    let (mut refused, mut names, mut place) = (Vec::new(), Vec::new(), 0);
+    for topic in &ask.topics {
+        let found = match version {
+            10.. => topics.by_id(topic.topic_id).map(|(name, count)| (name, topic.topic_id, count)),
+            _ => topics.by_name(topic.name).map(|(id, count)| (Arc::from(topic.name), id, count)),
+        };
+        let missing = if version >= 10 { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
+        for partition in &topic.partitions {
+            match &found {
+                None => refused.push((place, missing)),
+                Some((.., count)) if u32::try_from(partition.partition_index.0).is_ok_and(|index| index < *count) => {}
+                Some(_) => refused.push((place, ErrorCode::UnknownTopicOrPartition)),
+            }
+            place += 1;
+        }
+        names.push(found);
+    }
+    let mut offsets = Vec::with_capacity(place - refused.len());
+    let (mut place, mut next_refused) = (0, refused.iter().peekable());
+    for (topic, found) in ask.topics.iter().zip(&names) {
+        for partition in &topic.partitions {
+            let skip = next_refused.next_if(|(at, _)| *at == place).is_some();
+            place += 1;
+            if let Some((name, id, _)) = found.as_ref().filter(|_| !skip) {
+                offsets.push(CommitOffset {
+                    topic: name,
+                    id: *id,
+                    partition: partition.partition_index,
+                    offset: partition.committed_offset,
+                    leader_epoch: partition.committed_leader_epoch,
+                    metadata: partition.committed_metadata.unwrap_or_default(),
+                });
+            }
+        }
+    }
+    decide(ringmain_group::Request::Commit(CommitOffsets {
+        group: ask.group_id,
+        member: ask.member_id,
+        instance: ask.group_instance_id,
+        generation_or_epoch: ask.generation_id_or_member_epoch,
+        retention_ms: ask.retention_time_ms,
+        offsets,
+    }))?;
+    Ok(refused)
+}
+
+/// Puts the codes of what was refused here between those of what was decided.
+fn with_refused(reply: Reply, refused: &[(usize, ErrorCode)]) -> Reply {
+    let Reply::Committed(Ok(mut codes)) = reply else { return reply };
+    for (place, code) in refused {
+        codes.insert((*place).min(codes.len()), *code);
+    }
+    Reply::Committed(Ok(codes))
+}
+
+fn fetch_of<'a>(fetch: &'a FetchGroup) -> FetchOffsets<'a> {
+    let topic = |(name, id, partitions): &'a (String, TopicId, Vec<PartitionIndex>)| FetchTopic {
+        name,
+        id: *id,
+        partitions: partitions.clone().into(),
+    };
+    FetchOffsets {
+        group: &fetch.group,
+        member: fetch.member.as_deref(),
+        member_epoch: fetch.member_epoch,
+        topics: fetch.topics.as_ref().map(|topics| topics.iter().map(topic).collect()),
+    }
+}
+
+/// Every record of whole batches; what transactions mark is theirs.
+fn load(
+    runtime: &mut Runtime<GroupCoordinator>,
+    now: Now,
+    slices: &Slices,
+    scratch: &mut Vec<u8>,
+) -> Result<(), String> {
+    let mut bytes = Vec::with_capacity(slices.bytes as usize);
+    slices.parts.iter().for_each(|part: &Buf| bytes.extend_from_slice(part));
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let header = BatchHeader::parse(rest).map_err(|error| error.to_string())?;
+        let batch = rest.get(..header.info.bytes as usize).ok_or("a batch is cut short")?;
+        rest = &rest[batch.len()..];
+        if header.info.control {
+            continue;
+        }
+        for record in ringmain_batch::records(batch, scratch, i32::MAX as usize).map_err(|error| error.to_string())? {
+            let record = record.map_err(|error| error.to_string())?;
+            let offset = Offset(header.base.0 + i64::from(record.offset_delta));
+            let Some(key) = record.key else { continue };
+            runtime.load(now, offset, key, record.value).map_err(|code| format!("offset {}: {code:?}", offset.0))?;
+        }
+    }
+    runtime.skip_to(slices.next);
+    Ok(())
+}
+
+fn group_config(properties: &BrokerConfig, limits: &Limits) -> GroupConfig {
+    fn number<T: std::str::FromStr>(properties: &BrokerConfig, name: &str, otherwise: T) -> T {
+        properties.value(name).parse().unwrap_or(otherwise)
+    }
+    let defaults = GroupConfig::default();
+    let assignors: Vec<Assignor> = properties
+        .value("group.consumer.assignors")
+        .split(',')
+        .filter_map(|name| Assignor::parse(name.trim()))
+        .collect();
+    let control = limits.memory_bytes[Account::Control as usize];
+    let share = |parts: u64| u32::try_from(control / parts).unwrap_or(u32::MAX);
+    GroupConfig {
+        min_session_timeout_ms: number(properties, "group.min.session.timeout.ms", defaults.min_session_timeout_ms),
+        max_session_timeout_ms: number(properties, "group.max.session.timeout.ms", defaults.max_session_timeout_ms),
+        initial_rebalance_delay_ms: number(
+            properties,
+            "group.initial.rebalance.delay.ms",
+            defaults.initial_rebalance_delay_ms,
+        ),
+        max_size: number(properties, "group.max.size", defaults.max_size),
+        offset_metadata_max_bytes: number(properties, "offset.metadata.max.bytes", defaults.offset_metadata_max_bytes),
+        offsets_retention_ms: number(properties, "offsets.retention.minutes", 10_080i64).saturating_mul(60_000),
+        offsets_retention_check_ms: number(
+            properties,
+            "offsets.retention.check.interval.ms",
+            defaults.offsets_retention_check_ms,
+        ),
+        consumer_session_timeout_ms: number(
+            properties,
+            "group.consumer.session.timeout.ms",
+            defaults.consumer_session_timeout_ms,
+        ),
+        consumer_heartbeat_interval_ms: number(
+            properties,
+            "group.consumer.heartbeat.interval.ms",
+            defaults.consumer_heartbeat_interval_ms,
+        ),
+        consumer_max_size: number(properties, "group.consumer.max.size", defaults.consumer_max_size),
+        consumer_assignment_interval_ms: number(
+            properties,
+            "group.consumer.assignment.interval.ms",
+            defaults.consumer_assignment_interval_ms,
+        ),
+        consumer_regex_refresh_ms: defaults.consumer_regex_refresh_ms,
+        consumer_assignors: if assignors.is_empty() { defaults.consumer_assignors } else { assignors },
+        migration: Migration::parse(properties.value("group.consumer.migration.policy")).unwrap_or(defaults.migration),
+        limits: GroupLimits {
+            groups_max: limits.groups_max,
+            members_max: limits.group_members_max,
+            offsets_max: limits.group_offsets_max,
+            // A generation is one batch, which must have room in memory more than once.
+            group_bytes_max: share(4).min(16 << 20),
+            member_bytes_max: share(8).min(1 << 20),
+            ..defaults.limits
+        },
+    }
+}
+
+/// SplitMix64's finalizer.
+fn mixed(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}

@@ -1,0 +1,378 @@
+//! A member of one classic group that all of these share: it joins, leads when it is told to, beats, commits what it has, and now and
+//! then stalls past its session, vanishes, comes back with what it was, or leaves.
+//!
+//! ```text
+//! Out -> Find -> Join (79: with an id) -> Sync -> In -> ... 27: Join again; 22, 25: Out; stalled: silent, then as before
+//! ```
+
+use ringmain_types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex};
+use ringmain_wire::consumer_protocol_assignment::TopicPartition;
+use ringmain_wire::join_group::JoinGroupRequestProtocol;
+use ringmain_wire::leave_group::MemberIdentity;
+use ringmain_wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use ringmain_wire::sync_group::SyncGroupRequestAssignment;
+use ringmain_wire::{
+    ConsumerProtocolAssignment, ConsumerProtocolSubscription, FIND_COORDINATOR, FindCoordinatorRequest,
+    FindCoordinatorResponse, HEARTBEAT, HeartbeatRequest, HeartbeatResponse, JOIN_GROUP, JoinGroupRequest,
+    JoinGroupResponse, LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse, OFFSET_COMMIT, OffsetCommitRequest,
+    OffsetCommitResponse, SYNC_GROUP, SyncGroupRequest, SyncGroupResponse, decode_embedded, encode_value,
+};
+
+use super::line::{Line, reply};
+use super::{Client, Context};
+use crate::groups::{Broken, legal};
+use crate::ledger::Ledger;
+use crate::network::Link;
+
+const GROUP: &str = "members";
+const TOPIC: &str = "topic-0";
+const SESSION_MS: i32 = 200;
+const REBALANCE_MS: i32 = 300;
+const BEAT_NS: u64 = 30_000_000;
+/// JoinGroup's: without ids of their own, with, and the newest.
+const JOIN_VERSIONS: [i16; 3] = [2, 5, 9];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Out,
+    Find,
+    Join,
+    /// As the generation's leader or not.
+    Sync(bool),
+    In,
+}
+
+enum Asked {
+    Find,
+    Join { version: i16, floor: i32 },
+    Sync,
+    Beat,
+    Commit { generation: i32, floor: i32 },
+    Leave,
+}
+
+pub struct Member {
+    line: Line<Asked>,
+    state: State,
+    /// "" before it was given one.
+    id: String,
+    generation: i32,
+    /// Told to the leader.
+    members: Vec<String>,
+    partitions: Vec<i32>,
+    /// How often it does something else than beat.
+    whims: u32,
+    next_ns: u64,
+    offset: i64,
+}
+
+impl Member {
+    pub fn new(whims: u32) -> Member {
+        Member {
+            line: Line::default(),
+            state: State::Out,
+            id: String::new(),
+            generation: -1,
+            members: Vec::new(),
+            partitions: Vec::new(),
+            whims,
+            next_ns: 0,
+            offset: 0,
+        }
+    }
+
+    fn find(&mut self, context: &mut Context<'_>) {
+        let body = FindCoordinatorRequest { key_type: 0, coordinator_keys: vec![GROUP].into(), ..Default::default() };
+        self.line.ask(context, &FIND_COORDINATOR, 4, &body, Asked::Find);
+    }
+
+    fn join(&mut self, context: &mut Context<'_>) {
+        let version = JOIN_VERSIONS[context.random.below(3) as usize];
+        let said = ConsumerProtocolSubscription { topics: vec![TOPIC].into(), ..Default::default() };
+        let metadata = encode_value(0, &said);
+        let body = JoinGroupRequest {
+            group_id: GROUP,
+            session_timeout_ms: SESSION_MS,
+            rebalance_timeout_ms: REBALANCE_MS,
+            member_id: &self.id,
+            protocol_type: "consumer",
+            protocols: vec![JoinGroupRequestProtocol { name: "range", metadata: &metadata }].into(),
+            ..Default::default()
+        };
+        context.say(|| format!("join v{version} as `{}`", self.id));
+        let floor = context.ledger.classic.generation();
+        self.line.ask(context, &JOIN_GROUP, version, &body, Asked::Join { version, floor });
+    }
+
+    fn sync(&mut self, context: &mut Context<'_>, leads: bool) {
+        let mut assigned = Vec::new();
+        if leads {
+            let count = context.ledger.by_name(TOPIC).map_or(0, |number| context.ledger.topic(number).partitions);
+            for (at, member) in self.members.iter().enumerate() {
+                let mine = (0..count).filter(|index| *index as usize % self.members.len() == at).map(PartitionIndex);
+                let topic = TopicPartition { topic: TOPIC, partitions: mine.collect() };
+                let body = ConsumerProtocolAssignment { assigned_partitions: vec![topic].into(), user_data: None };
+                assigned.push((member.clone(), encode_value(0, &body)));
+            }
+        }
+        let assignments =
+            assigned.iter().map(|(member, assignment)| SyncGroupRequestAssignment { member_id: member, assignment });
+        let body = SyncGroupRequest {
+            group_id: GROUP,
+            generation_id: self.generation,
+            member_id: &self.id,
+            protocol_type: Some("consumer"),
+            protocol_name: Some("range"),
+            assignments: assignments.collect(),
+            ..Default::default()
+        };
+        self.line.ask(context, &SYNC_GROUP, 5, &body, Asked::Sync);
+    }
+
+    fn beat(&mut self, context: &mut Context<'_>) {
+        let body = HeartbeatRequest {
+            group_id: GROUP,
+            generation_id: self.generation,
+            member_id: &self.id,
+            group_instance_id: None,
+        };
+        self.line.ask(context, &HEARTBEAT, 4, &body, Asked::Beat);
+    }
+
+    fn commit(&mut self, context: &mut Context<'_>, generation: i32) {
+        self.offset += 1;
+        // Whoever has nothing may still try.
+        let mine = if self.partitions.is_empty() { vec![0] } else { self.partitions.clone() };
+        let partitions = mine.iter().map(|index| OffsetCommitRequestPartition {
+            partition_index: PartitionIndex(*index),
+            committed_offset: Offset(self.offset),
+            committed_leader_epoch: LeaderEpoch(-1),
+            committed_metadata: None,
+        });
+        let topic = OffsetCommitRequestTopic { name: TOPIC, partitions: partitions.collect(), ..Default::default() };
+        let body = OffsetCommitRequest {
+            group_id: GROUP,
+            generation_id_or_member_epoch: generation,
+            member_id: &self.id,
+            topics: vec![topic].into(),
+            ..Default::default()
+        };
+        let floor = context.ledger.classic.generation();
+        self.line.ask(context, &OFFSET_COMMIT, 8, &body, Asked::Commit { generation, floor });
+    }
+
+    fn leave(&mut self, context: &mut Context<'_>) {
+        context.say(|| format!("`{}` leaves", self.id));
+        let member = MemberIdentity { member_id: &self.id, ..Default::default() };
+        let body = LeaveGroupRequest { group_id: GROUP, member_id: "", members: vec![member].into() };
+        self.line.ask(context, &LEAVE_GROUP, 5, &body, Asked::Leave);
+    }
+
+    /// What a member does that is not as it should be, or is only now and then.
+    fn whim(&mut self, context: &mut Context<'_>) {
+        self.whims -= 1;
+        let silent_ns = context.random.between(0, 3 * SESSION_MS as u64) * 1_000_000;
+        match context.random.below(5) {
+            0 => self.leave(context),
+            // As if the newest generation had not reached it.
+            4 => self.commit(context, self.generation - 1),
+            1 => {
+                context.ledger.reach("groups: members stalled");
+                context.say(|| format!("`{}` stalls", self.id));
+                self.next_ns = context.now_ns + silent_ns;
+                context.wake_in(silent_ns);
+            }
+            2 => {
+                context.ledger.reach("groups: members vanished");
+                context.say(|| format!("`{}` is forgotten", self.id));
+                self.out(context, true);
+                self.next_ns = context.now_ns + silent_ns;
+                context.wake_in(silent_ns);
+            }
+            // Joins although nobody asked it to.
+            _ => self.state = State::Join,
+        }
+    }
+
+    fn out(&mut self, context: &mut Context<'_>, forget: bool) {
+        self.state = State::Out;
+        self.partitions.clear();
+        if forget {
+            self.id.clear();
+        }
+        self.next_ns = context.now_ns + context.random.between(1_000_000, 10_000_000);
+        context.wake_in(self.next_ns - context.now_ns);
+    }
+
+    fn check(&self, context: &mut Context<'_>, result: Result<(), Broken>) {
+        if let Err((invariant, text)) = result {
+            context.fail(invariant, text);
+        }
+    }
+
+    fn answered(&mut self, context: &mut Context<'_>, asked: Asked, frame: &[u8]) {
+        match asked {
+            Asked::Find => {
+                let found = reply::<FindCoordinatorResponse<'_>>(context, &FIND_COORDINATOR, 4, frame);
+                match found.and_then(|found| found.coordinators.iter().next().map(|one| one.error_code)) {
+                    Some(ErrorCode::None) => self.state = State::Join,
+                    Some(code) => self.refused(context, "FindCoordinator", code),
+                    None => context.fail("a coordinator can be found", "FindCoordinator names none".into()),
+                }
+            }
+            Asked::Join { version, floor } => self.joined(context, version, floor, frame),
+            Asked::Sync => self.synced(context, frame),
+            Asked::Beat => {
+                let Some(body) = reply::<HeartbeatResponse>(context, &HEARTBEAT, 4, frame) else { return };
+                // Accepted in any generation while the coordinator is loaded, as on Kafka.
+                self.told(context, "a heartbeat", body.error_code, None);
+            }
+            Asked::Commit { generation, floor } => {
+                let Some(body) = reply::<OffsetCommitResponse<'_>>(context, &OFFSET_COMMIT, 8, frame) else { return };
+                let codes = body.topics.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>());
+                let code = codes.map(|partition| partition.error_code).next().unwrap_or_default();
+                self.told(context, "a commit", code, Some((generation, floor)));
+            }
+            Asked::Leave => {
+                let Some(body) = reply::<LeaveGroupResponse<'_>>(context, &LEAVE_GROUP, 5, frame) else { return };
+                match body.error_code {
+                    ErrorCode::None => self.out(context, true),
+                    code => self.refused(context, "LeaveGroup", code),
+                }
+            }
+        }
+    }
+
+    fn joined(&mut self, context: &mut Context<'_>, version: i16, floor: i32, frame: &[u8]) {
+        let Some(body) = reply::<JoinGroupResponse<'_>>(context, &JOIN_GROUP, version, frame) else { return };
+        context.say(|| format!("joined: {:?} {} as `{}`", body.error_code, body.generation_id, body.member_id));
+        match body.error_code {
+            ErrorCode::None => {}
+            ErrorCode::MemberIdRequired => return self.id = body.member_id.to_owned(),
+            code => return self.refused(context, "JoinGroup", code),
+        }
+        context.ledger.reach("groups: generations joined");
+        let result = context.ledger.classic.joined(body.member_id, body.generation_id, body.leader, floor);
+        self.check(context, result);
+        self.id = body.member_id.to_owned();
+        self.generation = body.generation_id;
+        let leads = body.leader == body.member_id && !body.skip_assignment;
+        self.members = body.members.iter().map(|member| member.member_id.to_owned()).collect();
+        self.members.sort();
+        if leads && !self.members.contains(&self.id) {
+            context.fail("a leader is a member", format!("`{}` of {:?}", self.id, self.members));
+        }
+        self.partitions.clear();
+        self.state = State::Sync(leads);
+    }
+
+    fn synced(&mut self, context: &mut Context<'_>, frame: &[u8]) {
+        let Some(body) = reply::<SyncGroupResponse<'_>>(context, &SYNC_GROUP, 5, frame) else { return };
+        match body.error_code {
+            ErrorCode::None => {}
+            code => return self.refused(context, "SyncGroup", code),
+        }
+        // A leader that was told nothing of its own generation's assignment left everybody without.
+        let said: Option<ConsumerProtocolAssignment<'_>> = decode_embedded(body.assignment).ok();
+        let topics = said.iter().flat_map(|said| said.assigned_partitions.iter());
+        let mine: Vec<i32> =
+            topics.flat_map(|topic| topic.partitions.iter().map(|index| index.0).collect::<Vec<_>>()).collect();
+        context.say(|| format!("`{}` has {mine:?} in {}", self.id, self.generation));
+        let result = context.ledger.classic.assigned(&self.id, self.generation, &mine);
+        self.check(context, result);
+        context.ledger.reach("groups: assignments received");
+        self.partitions = mine;
+        self.state = State::In;
+    }
+
+    /// What a heartbeat or a commit came to.
+    fn told(&mut self, context: &mut Context<'_>, what: &str, code: ErrorCode, asked: Option<(i32, i32)>) {
+        context.say(|| format!("{what} of `{}` in {asked:?}: {code:?}", self.id));
+        match code {
+            ErrorCode::None => {
+                if let Some((generation, floor)) = asked {
+                    let result = context.ledger.classic.accepted(what, &self.id, generation, floor);
+                    self.check(context, result);
+                }
+            }
+            ErrorCode::RebalanceInProgress => self.state = State::Join,
+            code => self.refused(context, what, code),
+        }
+    }
+
+    fn refused(&mut self, context: &mut Context<'_>, what: &str, code: ErrorCode) {
+        match code {
+            ErrorCode::IllegalGeneration => {
+                context.ledger.reach("groups: old generations refused");
+                self.out(context, false);
+            }
+            ErrorCode::UnknownMemberId => {
+                context.ledger.reach("groups: members put out");
+                self.out(context, true);
+            }
+            ErrorCode::RebalanceInProgress => self.out(context, false),
+            code if legal(context.ledger, code) => self.out(context, false),
+            code => context.fail("a member is told what it has to do", format!("{what}: {code:?}")),
+        }
+    }
+}
+
+impl Client for Member {
+    fn poll(&mut self, context: &mut Context<'_>) {
+        if context.ledger.by_name(TOPIC).is_none() {
+            return context.wake_in(5_000_000);
+        }
+        if context.now_ns < self.next_ns {
+            return context.wake_in(self.next_ns - context.now_ns);
+        }
+        if self.finished(context.ledger) && context.calm || !self.line.up(context) || self.line.pending() > 0 {
+            return;
+        }
+        match self.state {
+            State::Out | State::Find => {
+                self.state = State::Find;
+                self.find(context);
+            }
+            State::Join => self.join(context),
+            State::Sync(leads) => self.sync(context, leads),
+            // It has been in the group once more: every rebalance ended.
+            State::In if context.calm => self.leave(context),
+            State::In if self.whims > 0 && context.random.chance(0.15) => self.whim(context),
+            State::In => {
+                self.next_ns = context.now_ns + context.random.below(2 * BEAT_NS);
+                if !self.partitions.is_empty() && context.random.chance(0.4) {
+                    self.commit(context, self.generation);
+                } else {
+                    self.beat(context);
+                }
+            }
+        }
+    }
+
+    fn received(&mut self, context: &mut Context<'_>, link: Link, bytes: &[u8]) {
+        self.line.received(link, bytes);
+        while let Some(answer) = self.line.next(context) {
+            self.answered(context, answer.asked, &answer.frame);
+        }
+    }
+
+    fn closed(&mut self, context: &mut Context<'_>, link: Link) {
+        for asked in self.line.closed(context, link).unwrap_or_default() {
+            match asked {
+                // Whether it is a member, and of which generation, is not known.
+                Asked::Join { .. } | Asked::Sync => self.state = State::Join,
+                Asked::Leave => self.out(context, true),
+                Asked::Find | Asked::Beat | Asked::Commit { .. } => {}
+            }
+        }
+    }
+
+    /// Of the calm: out, by its own wish.
+    fn finished(&self, _ledger: &Ledger) -> bool {
+        self.state == State::Out && self.id.is_empty() && self.line.pending() == 0
+    }
+
+    fn describe(&self) -> String {
+        format!("member `{}`: {:?} in {}, {} in flight", self.id, self.state, self.generation, self.line.pending())
+    }
+}

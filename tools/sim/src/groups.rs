@@ -1,0 +1,151 @@
+//! What members of groups were told, and whether it fits together.
+//!
+//! | invariant | broken by |
+//! |---|---|
+//! | a generation has one leader, and never comes again | `joined` |
+//! | a generation never falls back | `joined` |
+//! | one owner of a partition in a generation | `assigned` |
+//! | one owner of a partition at a time, as long as its session lasts (KIP-848) | `taken` |
+//! | who is of an old generation is told so | `accepted` |
+
+use std::collections::BTreeMap;
+
+use ringmain_types::ErrorCode;
+
+use crate::ledger::Ledger;
+
+/// What a coordinator may answer that is made, loaded, or without room for a moment.
+pub fn legal(ledger: &mut Ledger, error: ErrorCode) -> bool {
+    let coming = [ErrorCode::CoordinatorLoadInProgress, ErrorCode::CoordinatorNotAvailable, ErrorCode::NotCoordinator];
+    if coming.contains(&error) {
+        ledger.reach("answers: no coordinator yet");
+        return true;
+    }
+    ledger.legal(error)
+}
+
+/// A group of the classic protocol.
+#[derive(Debug, Default)]
+pub struct Classic {
+    /// The newest generation that anybody was told of.
+    generation: i32,
+    leaders: BTreeMap<i32, String>,
+    owners: BTreeMap<(i32, i32), String>,
+}
+
+/// A KIP-848 group.
+#[derive(Debug, Default)]
+pub struct Modern {
+    /// Who uses a partition, by his own account.
+    owners: BTreeMap<i32, u32>,
+    /// Until then the broker has no reason to put a member out.
+    alive_until_ns: BTreeMap<u32, u64>,
+}
+
+pub type Broken = (&'static str, String);
+
+impl Classic {
+    pub fn generation(&self) -> i32 {
+        self.generation
+    }
+
+    /// A member is told of a generation; `floor` was the newest known when it asked.
+    pub fn joined(&mut self, member: &str, generation: i32, leader: &str, floor: i32) -> Result<(), Broken> {
+        if generation < floor {
+            return Err(("a generation never falls back", format!("{member} joined {generation} after {floor}")));
+        }
+        self.generation = self.generation.max(generation);
+        let known = self.leaders.entry(generation).or_insert_with(|| leader.to_owned());
+        if known != leader {
+            let text = format!("{generation} is led by {known}, and by {leader} for {member}");
+            return Err(("a generation has one leader", text));
+        }
+        Ok(())
+    }
+
+    /// A member is told what it has in a generation.
+    pub fn assigned(&mut self, member: &str, generation: i32, partitions: &[i32]) -> Result<(), Broken> {
+        for partition in partitions {
+            let owner = self.owners.entry((generation, *partition)).or_insert_with(|| member.to_owned());
+            if owner != member {
+                let text = format!("partition {partition} of generation {generation}: {owner} and {member}");
+                return Err(("one owner of a partition in an epoch", text));
+            }
+        }
+        Ok(())
+    }
+
+    /// A heartbeat or commit of `generation` was accepted that was sent when `floor` was known.
+    pub fn accepted(&self, what: &str, member: &str, generation: i32, floor: i32) -> Result<(), Broken> {
+        match generation < floor {
+            true => Err((
+                "an old generation is refused",
+                format!("{what} of {member} in {generation} was accepted after {floor}"),
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Modern {
+    /// The broker answered a heartbeat that was sent at `sent_ns`.
+    pub fn beat(&mut self, member: u32, sent_ns: u64, session_ns: u64) {
+        let until = self.alive_until_ns.entry(member).or_default();
+        *until = (*until).max(sent_ns + session_ns);
+    }
+
+    /// A member begins to use a partition that it was given.
+    pub fn taken(&mut self, member: u32, partition: i32, now_ns: u64) -> Result<(), Broken> {
+        let before = self.owners.insert(partition, member).filter(|before| *before != member);
+        let alive = |member: &u32| self.alive_until_ns.get(member).copied().unwrap_or(0) > now_ns;
+        match before.filter(alive) {
+            Some(other) => {
+                let text = format!("partition {partition} is given to {member} while {other} has it");
+                Err(("one owner of a partition in an epoch", text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A member uses a partition no more.
+    pub fn released(&mut self, member: u32, partition: i32) {
+        if self.owners.get(&partition) == Some(&member) {
+            self.owners.remove(&partition);
+        }
+    }
+
+    /// Somebody else has been given it since.
+    pub fn lost(&self, member: u32, partition: i32) -> bool {
+        self.owners.get(&partition).is_some_and(|owner| *owner != member)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_promise_can_be_broken() {
+        let mut group = Classic::default();
+        assert_eq!(group.joined("a", 1, "a", 0), Ok(()));
+        assert_eq!(group.assigned("a", 1, &[0, 1]), Ok(()));
+        assert_eq!(group.assigned("b", 1, &[1]).unwrap_err().0, "one owner of a partition in an epoch");
+        assert_eq!(group.joined("b", 1, "b", 1).unwrap_err().0, "a generation has one leader");
+        assert_eq!(group.joined("b", 2, "b", 1), Ok(()));
+        assert_eq!(group.joined("a", 1, "a", 2).unwrap_err().0, "a generation never falls back");
+        assert_eq!(group.accepted("a commit", "a", 1, 1), Ok(()));
+        assert_eq!(group.accepted("a commit", "a", 1, 2).unwrap_err().0, "an old generation is refused");
+    }
+
+    #[test]
+    fn a_partition_is_free_when_it_is_given_back_or_its_session_is_over() {
+        let mut group = Modern::default();
+        group.beat(1, 100, 50);
+        assert_eq!(group.taken(1, 0, 110), Ok(()));
+        assert!(group.taken(2, 0, 149).is_err());
+        group.released(2, 0);
+        assert_eq!(group.taken(1, 0, 120), Ok(()));
+        assert_eq!(group.taken(2, 0, 150), Ok(()));
+        assert!(group.lost(1, 0) && !group.lost(2, 0));
+    }
+}
