@@ -15,6 +15,7 @@ pub mod index;
 pub mod inspect;
 mod jobs;
 mod journal;
+mod leftovers;
 mod log;
 mod maintenance;
 mod opening;
@@ -30,6 +31,8 @@ mod segment;
 pub mod snapshot;
 mod spares;
 mod store;
+
+use std::collections::BTreeSet;
 
 use ringmain_buffer::{Buf, Refused};
 use ringmain_disk::DiskError;
@@ -244,6 +247,14 @@ pub struct ProducerView {
     pub epoch: ProducerEpoch,
     pub last_sequence: Sequence,
     pub last_timestamp: WallMs,
+}
+
+/// What a store must know of the whole before it takes anything for left over.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub shards: u16,
+    /// Names of all topics.
+    pub topics: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
