@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ringmain_batch::{CheckRules, Codec};
-use ringmain_log::{CompactionConfig, FlushMode, LogConfig, Store};
+use ringmain_log::{CompactionConfig, FlushMode, Known, LogConfig, Store};
 use ringmain_metadata::config::{Compression, Flush, Layers, TimestampType};
 use ringmain_metadata::{BrokerConfig, ClusterImage, Topic, TopicConfig};
 use ringmain_types::*;
 
 use crate::Note;
+
+/// The record that registers a broker's first life follows on the one that begins the metadata.
+const FIRST_LIFE: BrokerEpoch = BrokerEpoch(1);
 
 /// One partition of this shard.
 pub(crate) struct OwnedLog {
@@ -162,6 +165,19 @@ impl Logs {
             self.configs.insert(*id, Arc::new(TopicConfig::resolve(&layers, &topic.configs)));
             self.place_topic(now, store, topic);
         }
+    }
+
+    /// Behind the first image: what the store still has beyond it is of topics whose deletion was acknowledged in a life that was
+    /// killed. Not when this life began the metadata: then logs without a topic are no leftovers, whatever they are.
+    pub(crate) fn sweep(&self, now: Now, store: &mut Store, scope: &ImageScope<'_>) {
+        let begun_before = scope.image.brokers.get(&scope.broker).is_some_and(|broker| broker.epoch > FIRST_LIFE);
+        if !begun_before {
+            return;
+        }
+        let layers = Layers::new(scope.image, scope.broker_config, scope.broker);
+        let config = log_config(&TopicConfig::resolve(&layers, &BTreeMap::new()));
+        let topics = scope.image.names.keys().map(|name| name.to_string()).collect();
+        store.remove_others(now, &config, Known { shards: self.shards, topics });
     }
 
     /// Makes the missing logs of a topic and gives the others its configs.

@@ -531,6 +531,9 @@ impl Shard {
         let scope = ImageScope { image: &image, broker_config: &self.broker_config, broker: self.config.broker };
         let mut gone = Vec::new();
         self.logs.apply(now, &mut self.store, &scope, &old, &mut gone);
+        if old.next == Offset(0) {
+            self.logs.sweep(now, &mut self.store, &scope);
+        }
         for log in gone {
             self.log_gone(log, out);
         }

@@ -83,6 +83,7 @@ impl Store {
     /// Makes the directory, or the files of the segments that `wanted` names.
     pub(crate) fn make_files(&mut self, pool: &Pool, id: LogId, wanted: impl Fn(&OpenSegment) -> bool) {
         let dir_id = self.config.dir;
+        let inline_max = self.ring().group_bytes_max() as u32 / 4 * 3;
         let Some(log) = self.log_mut(id) else { return };
         let bases: Vec<Offset> = log.open.iter().filter(|s| wanted(s)).map(|s| s.base).collect();
         if bases.is_empty() {
@@ -90,6 +91,9 @@ impl Store {
         }
         let dir = match &log.dir {
             Dir::Making => return,
+            // Files in a directory that no group tells of could not be told from a stray's. So the journal comes first, where it can
+            // hold what waits for the file.
+            Dir::Ready(_) if !log.declared() && log.inline_bytes() <= inline_max => return,
             Dir::Ready(dir) => dir.clone(),
             Dir::None => {
                 log.dir = Dir::Making;

@@ -36,6 +36,11 @@ pub(crate) enum Then {
     IndexOpened(LogId, Offset, [FileId; 2], Option<ReadToken>),
     IndexRead(LogId, Offset, [u64; 2], Option<ReadToken>),
     Settled(LogId),
+    RootListed,
+    LeftoverListed(String),
+    /// With the names of its files.
+    LeftoverRead(String, Vec<String>),
+    LeftoverRemoved,
     SparesListed,
     SparesSwept,
     /// A segment went; its file is to be a spare.

@@ -16,6 +16,7 @@ pub mod index;
 pub mod inspect;
 mod jobs;
 mod journal;
+mod leftovers;
 mod log;
 mod maintenance;
 mod opening;
@@ -31,6 +32,8 @@ mod segment;
 pub mod snapshot;
 mod spares;
 mod store;
+
+use std::collections::BTreeSet;
 
 use ringmain_buffer::{Buf, Refused};
 use ringmain_disk::DiskError;
@@ -248,6 +251,14 @@ pub struct ProducerView {
     pub epoch: ProducerEpoch,
     pub last_sequence: Sequence,
     pub last_timestamp: WallMs,
+}
+
+/// What a store must know of the whole before it takes anything for left over.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub shards: u16,
+    /// Names of all topics.
+    pub topics: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -187,6 +187,16 @@ impl Log {
             Dir::None | Dir::Making => None,
         }
     }
+    /// The journal says, durably, all that it has to say of the log but batches: its directory's name too.
+    pub fn declared(&self) -> bool {
+        self.since.is_some() && !self.in_flight && !self.pending.state
+    }
+
+    /// Bytes that no file has.
+    pub fn inline_bytes(&self) -> u32 {
+        self.open.iter().map(|segment| segment.end - segment.written_to).sum()
+    }
+
     pub fn size_bytes(&self) -> u64 {
         let sealed: u64 = self.sealed.values().map(|segment| u64::from(segment.bytes)).sum();
         sealed + self.open.iter().map(|segment| u64::from(segment.end)).sum::<u64>()

@@ -11,6 +11,7 @@ use ringmain_types::*;
 use crate::StoreEvent;
 use crate::jobs::{Job, Step, Then};
 use crate::journal::Needs;
+use crate::leftovers::OWNER;
 use crate::log::Log;
 use crate::segment::file_name;
 use crate::segment::parse_file_name;
@@ -85,7 +86,8 @@ impl Store {
         let entries = listed.unwrap_or_default();
         let marks = self.removals.get_mut(&name).map(|removal| std::mem::take(&mut removal.marks)).unwrap_or_default();
         let (mut removes, mut renames, mut spares) = (Vec::new(), Vec::new(), Vec::new());
-        for entry in entries {
+        // Whose it was is known to the end (leftovers.rs).
+        for entry in entries.into_iter().filter(|entry| entry.name != OWNER) {
             let path = format!("{name}-delete/{}", entry.name);
             let mark =
                 parse_file_name(&entry.name).filter(|(_, kind)| *kind == "log").and_then(|(at, _)| marks.get(&at));
@@ -124,8 +126,10 @@ impl Store {
     pub(crate) fn directory_gone(&mut self, name: String) {
         let dir = self.config.dir;
         let id = self.removals.remove(&name).map_or(crate::opening::NO_LOG, |removal| removal.log);
-        let remove = DiskKind::RemoveDir { dir, path: format!("{name}-delete") };
-        self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(vec![remove])], Then::RemoveDone(id)));
+        let path = format!("{name}-delete");
+        let owner = DiskKind::Remove { dir, path: format!("{path}/{OWNER}") };
+        let steps = vec![Step::lenient(vec![owner]), Step::lenient(vec![DiskKind::RemoveDir { dir, path }])];
+        self.jobs.add(Job::new(DiskClass::Background, steps, Then::RemoveDone(id)));
     }
 
     pub(crate) fn remove_done(&mut self, id: LogId) {

@@ -83,8 +83,7 @@ impl Spares {
 /// Whether stale bytes may get this segment's name: the journal must say, durably, that the log is in this directory and has this
 /// segment open, with something in it. Otherwise a later life could take the file for a sealed one, or leave it as it is at a stop.
 fn known(log: &Log, base: Offset) -> bool {
-    let told = log.since.is_some() && !log.in_flight && !log.pending.state;
-    told && log.segment(base).is_some_and(|segment| segment.roll_declared && segment.declared_to > 0)
+    log.declared() && log.segment(base).is_some_and(|segment| segment.roll_declared && segment.declared_to > 0)
 }
 
 impl Store {

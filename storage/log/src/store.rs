@@ -14,6 +14,7 @@ use crate::compaction::Compaction;
 use crate::entry::LogState;
 use crate::jobs::{Job, Jobs, Started, Then};
 use crate::journal::{Journal, Needs};
+use crate::leftovers::Leftovers;
 use crate::log::{Dir, Log, Phase, Shared};
 use crate::maintenance::Maintenance;
 use crate::opening::{Opening, Resume};
@@ -72,6 +73,8 @@ pub struct Store {
     pub(crate) gone: Vec<String>,
     /// Whose removal a directory is.
     pub(crate) removals: BTreeMap<String, Removal>,
+    /// What killed lives left is looked for once.
+    pub(crate) leftovers: Option<Leftovers>,
     pub(crate) flight: Option<Flight>,
     pub(crate) spares: Spares,
     pub(crate) compaction: Compaction,
@@ -125,6 +128,7 @@ impl Store {
             removing: BTreeMap::new(),
             gone: Vec::new(),
             removals: BTreeMap::new(),
+            leftovers: None,
             flight: None,
             spares: Spares::default(),
             compaction: Compaction::default(),
@@ -229,7 +233,7 @@ impl Store {
             Phase::Damaged => return Err(AppendError::Fenced),
             _ => return Err(AppendError::Removed),
         }
-        let waiting: u32 = log.open.iter().map(|segment| segment.end - segment.written_to).sum();
+        let waiting = log.inline_bytes();
         if log.full_until.is_some() && waiting >= trickle {
             log.refuse(batches, &how);
             return Err(AppendError::NoSpace);
@@ -474,6 +478,10 @@ impl Store {
             Then::RemoveListed(dir) => self.remove_listed(dir, got),
             Then::RemoveEmptied(dir, spares) => self.remove_emptied(dir, (spares, got), error),
             Then::RemoveDone(id) => self.remove_done(id),
+            Then::RootListed => self.root_listed(got),
+            Then::LeftoverListed(path) => self.leftover_listed(pool, path, got),
+            Then::LeftoverRead(path, names) => self.leftover_read(path, names, got),
+            Then::LeftoverRemoved => self.leftover_removed(),
             Then::SparesListed => self.spares_listed(got),
             Then::SparesSwept => self.spares_swept(),
             Then::Recycled(id, spare) => self.recycled(id, spare, error),

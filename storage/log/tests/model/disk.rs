@@ -379,6 +379,26 @@ impl Disk {
         self.dirs[parent].durable.remove(&name);
     }
 
+    /// What a directory holds.
+    pub fn names(&self, path: &str) -> Vec<String> {
+        self.dir(path).map_or(Vec::new(), |dir| self.dirs[dir].now.keys().cloned().collect())
+    }
+
+    /// A file that somebody else put into a directory of the root.
+    pub fn put(&mut self, path: &str, bytes: &[u8]) {
+        let (directory, name) = path.split_once('/').unwrap();
+        if self.dir(directory).is_none() {
+            self.dirs.push(Dir::default());
+            let dir = Node::Dir(self.dirs.len() - 1);
+            self.dirs[0].now.insert(directory.to_owned(), dir);
+        }
+        self.files.push(File::default());
+        let inode = self.files.len() - 1;
+        self.files[inode].now = bytes.to_vec();
+        let dir = self.dir(directory).unwrap();
+        self.dirs[dir].now.insert(name.to_owned(), Node::File(inode));
+    }
+
     /// Every file's path and bytes, for looking at.
     /// Somebody removes a file, durably.
     pub fn remove(&mut self, path: &str) {

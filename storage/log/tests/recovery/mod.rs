@@ -1,5 +1,6 @@
 //! The way back after a kill: what is scanned, and what was believed instead.
 
+mod leftovers;
 mod retention;
 
 use std::collections::BTreeMap;
