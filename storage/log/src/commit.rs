@@ -143,7 +143,6 @@ impl Store {
             self.reclaim(&mut draft, pool);
         }
         let crowded = used > eighth * 5 || (reclaims && used > eighth * 4);
-        let starting = !self.unopened.is_empty();
         let reclaimed = draft.told.len();
         let slots: Vec<u32> = self.dirty.iter().copied().collect();
         // Where the last group stopped for lack of room, this one begins.
@@ -161,9 +160,7 @@ impl Store {
                 }
                 continue;
             }
-            // A start can't go on without its metadata, and until it does nothing else leaves the ring.
-            let first = starting && log.config.reserve_bytes > 0 && used <= eighth * 7;
-            if crowded && !first && !(matches!(log.phase, Phase::Removing) && roomy) {
+            if crowded && !(matches!(log.phase, Phase::Removing) && roomy) {
                 continue;
             }
             if draft.told[..reclaimed].iter().any(|told| told.log.slot == *slot) || !due(log, now, self.closing) {
@@ -216,11 +213,7 @@ impl Store {
             self.live = Some((live as u64, sequence));
         }
         let margin = if used > eighth * 5 { group } else { 2 * group };
-        // Of a log that is not open yet nothing leaves for its file: said again it is as large as before. A pass that has no room for
-        // all of them would end half way, with nothing given back.
-        let free = self.ring().ring_bytes - used;
-        let ends = |live: u64| self.unopened.is_empty() || live + group <= free;
-        self.live.is_some_and(|(live, _)| live + margin < used && ends(live))
+        self.live.is_some_and(|(live, _)| live + margin < used)
     }
 
     /// Says again what the oldest groups say.
