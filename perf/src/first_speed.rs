@@ -14,6 +14,8 @@ pub struct FirstSpeed {
     /// Of the broker's topics.
     pub configs: Vec<(String, String)>,
     pub rounds: usize,
+    /// How long the broker is left alone between its start and the load.
+    pub settle: Duration,
     pub warm_up: Duration,
     pub measure: Duration,
     /// Only workloads whose name holds this.
@@ -62,6 +64,7 @@ impl FirstSpeed {
         if peer == Peer::Ringmain {
             let mut control = Control::open(&server.address, Duration::from_secs(5)).map_err(named)?;
             control.create_topic(&load.topic, load.partitions, &self.configs).map_err(named)?;
+            std::thread::sleep(self.settle);
         }
         let outcome = load.run().map_err(named)?;
         server.stop().map_err(named)?;

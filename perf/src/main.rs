@@ -125,6 +125,10 @@ struct FirstSpeedArgs {
     port: u16,
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// Seconds between the broker's start and its load. From 30 on its retention is at work: together with --config segment.bytes
+    /// and retention.bytes its log uses its files again
+    #[arg(long, default_value_t = 0.0)]
+    settle: f64,
     #[arg(long, default_value_t = 1.0)]
     warm_up: f64,
     #[arg(long, default_value_t = 4.0)]
@@ -219,6 +223,7 @@ fn first_speed(args: FirstSpeedArgs) -> io::Result<()> {
         },
         configs: args.configs,
         rounds: args.rounds,
+        settle: Duration::from_secs_f64(args.settle),
         warm_up: Duration::from_secs_f64(args.warm_up),
         measure: Duration::from_secs_f64(args.seconds),
         only: args.only,
@@ -226,7 +231,8 @@ fn first_speed(args: FirstSpeedArgs) -> io::Result<()> {
     sitting.run(&mut report)?;
     println!("\n{}", report.text());
     if !args.no_results {
-        println!("written to {}", report.write(&args.results, "first-speed")?.display());
+        let name = if args.settle > 0.0 { "first-speed-settled" } else { "first-speed" };
+        println!("written to {}", report.write(&args.results, name)?.display());
     }
     Ok(())
 }

@@ -15,7 +15,8 @@ pub struct Workload {
 }
 
 /// As many partitions as connections, and each connection's requests go round all of them: with two cores every second request is for
-/// the other one's partition, and a group commit has news of all partitions of its core. Windows keep 1 to 8 MiB in flight, so that the disk and not the round trip is the limit.
+/// the other one's partition, and a group commit has news of all partitions of its core. Windows keep 1 to 8 MiB in flight, so that the
+/// disk and not the round trip is the limit.
 pub const FIRST_SPEED: &[Workload] = &[
     Workload { name: "flat out, 1 connection, 16 KiB", connections: 1, batch_bytes: 16 << 10, window: 64, rate: None },
     Workload { name: "flat out, 1 connection, 256 KiB", connections: 1, batch_bytes: 256 << 10, window: 8, rate: None },

@@ -63,12 +63,14 @@ pub struct Started {
 impl std::fmt::Display for Started {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (host, port) = &self.advertised;
+        // As it must be typed: an IPv6 address in brackets.
+        let told = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         writeln!(
             f,
             "ringmain {} is ready after {} ms: node {}, cluster {}",
             self.version, self.ready_ms, self.node_id, self.cluster_id
         )?;
-        writeln!(f, "  kafka    {} (clients are told {host}:{port})", self.listen)?;
+        writeln!(f, "  kafka    {} (clients are told {told})", self.listen)?;
         if let Some(admin) = self.admin {
             writeln!(f, "  admin    http://{admin}/metrics")?;
         }
@@ -91,7 +93,7 @@ impl std::fmt::Display for Started {
             )?,
             Err(why) => writeln!(f, "  flush    each touched file has its own ({why})")?,
         }
-        writeln!(f, "  next     echo hello | kcat -P -b {host}:{port} -t first; kcat -C -e -b {host}:{port} -t first")?;
+        writeln!(f, "  next     echo hello | kcat -P -b {told} -t first; kcat -C -e -b {told} -t first")?;
         write!(f, "  stop     Ctrl-C")
     }
 }
@@ -104,4 +106,34 @@ pub fn run(config: NodeConfig) -> Result<(), StartError> {
 /// As [`run`], with the caller's hooks.
 pub fn run_with(config: NodeConfig, hooks: Hooks) -> Result<(), StartError> {
     node::run(config, hooks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_banner_says_what_can_be_typed() {
+        let banner = |host: &str| {
+            let started = Started {
+                version: "1",
+                node_id: 1,
+                cluster_id: String::new(),
+                listen: ([127, 0, 0, 1], 9092).into(),
+                advertised: (host.into(), 9092),
+                admin: None,
+                cores: vec![0],
+                data_dir: "data".into(),
+                memory_bytes: 0,
+                direct_io: true,
+                file_system: "ext4".into(),
+                journal_flush_covers: Ok(()),
+                spare_bytes: 0,
+                ready_ms: 1,
+            };
+            started.to_string()
+        };
+        assert!(banner("::1").contains("told [::1]:9092)") && banner("::1").contains("-b [::1]:9092 -t"));
+        assert!(banner("broker").contains("told broker:9092)") && banner("broker").contains("-b broker:9092 -t"));
+    }
 }

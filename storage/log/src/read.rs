@@ -686,7 +686,8 @@ impl Store {
                 (Ok(offsets), Ok(times)) if good => {
                     let index = SegmentIndex::resume(offsets, times, u32::MAX);
                     segment.max_timestamp = Some(index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
-                    segment.index = Some(index);
+                    // Whole, whatever an earlier look that failed has begun to make anew.
+                    (segment.index, segment.built_to) = (Some(index), None);
                 }
                 _ => {
                     // Made anew by reading on from the begin; until then the segment counts as young.

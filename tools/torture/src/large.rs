@@ -4,22 +4,18 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use ringmain_batch::{Builder, Codec, Producer};
 use ringmain_buffer::Buf;
 use ringmain_torture::connection::Connection;
-use ringmain_types::{ErrorCode, PartitionIndex, ProducerEpoch, ProducerId, Sequence, WallMs};
-use ringmain_wire::produce::{PartitionProduceData, TopicProduceData};
-use ringmain_wire::{PRODUCE, ProduceRequest, ProduceResponse, RecordBytes};
+use ringmain_types::{ErrorCode, WallMs};
+use ringmain_wire::{PRODUCE, ProduceResponse};
 
-use crate::producer::init_producer_id;
+use crate::producer::{self, IN_FLIGHT, PRODUCE_VERSION, init_producer_id};
 use crate::verify::verify;
 use crate::{Broker, Options, create};
 
 const TOPIC: &str = "large";
-const PRODUCE_VERSION: i16 = 12;
-const IN_FLIGHT: usize = 5;
 const VALUE_BYTES: usize = 1000;
 const BATCH_RECORDS: u64 = 64;
 /// The broker is killed and started so often.
@@ -30,8 +26,7 @@ const READY_MAX: Duration = Duration::from_secs(5);
 /// All that one producer with five requests in flight sends: each request has a batch of every partition.
 struct Filler {
     producer_id: i64,
-    /// Of the records: older ones would go by retention.
-    began_ms: i64,
+    began: WallMs,
     partitions: usize,
     /// By request, oldest first: the number of the first record in each of its batches.
     pending: VecDeque<u64>,
@@ -45,9 +40,9 @@ pub fn run(options: &Options, broker: &mut Broker<'_>, gib: u64) -> Result<bool,
     let wanted = (gib << 30) / (options.partitions as u64 * VALUE_BYTES as u64);
     let mut connection = Connection::open(&broker.address).map_err(|e| e.to_string())?;
     let producer_id = init_producer_id(&mut connection).map_err(|e| e.to_string())?;
-    let began_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     let partitions = options.partitions;
-    let mut filler = Filler { producer_id, began_ms, partitions, pending: VecDeque::new(), next: 0, acked: 0 };
+    let mut filler =
+        Filler { producer_id, began: producer::now(), partitions, pending: VecDeque::new(), next: 0, acked: 0 };
     let began = Instant::now();
     filler.fill(&mut connection, wanted).map_err(|e| format!("fill: {e}"))?;
     let took = began.elapsed().as_secs_f64();
@@ -69,15 +64,7 @@ pub fn run(options: &Options, broker: &mut Broker<'_>, gib: u64) -> Result<bool,
     }
     let promised = vec![(0..filler.acked as i64).collect::<Vec<i64>>(); options.partitions];
     let verdict = verify(&broker.address, TOPIC, &promised).map_err(|e| e.to_string())?;
-    println!(
-        "{} records read, lost {}, duplicated {}, reordered {}, gaps {}{}",
-        verdict.records,
-        verdict.lost,
-        verdict.duplicated,
-        verdict.reordered,
-        verdict.gaps,
-        verdict.first.as_ref().map(|first| format!(": {first}")).unwrap_or_default()
-    );
+    println!("{verdict}");
     let passed = verdict.clean() && slowest < READY_MAX;
     println!("slowest start {} ms: {}", slowest.as_millis(), if passed { "passed" } else { "FAILED" });
     Ok(passed)
@@ -108,29 +95,16 @@ impl Filler {
     }
 
     fn send(&self, connection: &mut Connection, first: u64) -> io::Result<()> {
-        let data = (0..self.partitions).map(|partition| PartitionProduceData {
-            index: PartitionIndex(partition as i32),
-            records: RecordBytes::Parts(vec![self.batch(partition, first)]),
-        });
-        let topic =
-            TopicProduceData { name: TOPIC, partition_data: data.collect::<Vec<_>>().into(), ..Default::default() };
-        let request =
-            ProduceRequest { transactional_id: None, acks: -1, timeout_ms: 30_000, topic_data: vec![topic].into() };
-        connection.send(&PRODUCE, PRODUCE_VERSION, &request).map(|_| ())
+        let batches = (0..self.partitions).map(|partition| (partition, self.batch(partition, first)));
+        producer::send(connection, TOPIC, batches)
     }
 
     fn batch(&self, partition: usize, first: u64) -> Buf {
-        let sequence = |n: u64| Sequence((n % (1 << 31)) as i32);
-        let last = sequence(first + BATCH_RECORDS - 1);
-        let id = ProducerId(self.producer_id);
-        let producer = Producer { id, epoch: ProducerEpoch(0), first: sequence(first), last };
-        let mut builder = Builder::new(Codec::None, Some(producer));
-        for number in first..first + BATCH_RECORDS {
+        producer::encode(self.producer_id, first, BATCH_RECORDS, |number| {
             let mut value = format!("{partition}:{number}:").into_bytes();
             value.resize(VALUE_BYTES, b'.');
-            builder.push(WallMs(self.began_ms + (number / 1000) as i64), None, Some(&value), &[]);
-        }
-        Buf::copy_of(&builder.encode())
+            (WallMs(self.began.0 + (number / 1000) as i64), value)
+        })
     }
 
     fn receive(&mut self, connection: &mut Connection) -> io::Result<()> {

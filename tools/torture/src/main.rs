@@ -168,15 +168,7 @@ fn run(options: &Options) -> Result<bool, String> {
         None => println!("librdkafka: left out (no --python)"),
     }
     for (name, v) in &verdicts {
-        println!(
-            "{name}: {} records read, lost {}, duplicated {}, reordered {}, gaps {}{}",
-            v.records,
-            v.lost,
-            v.duplicated,
-            v.reordered,
-            v.gaps,
-            v.first.as_ref().map(|f| format!(": {f}")).unwrap_or_default()
-        );
+        println!("{name}: {v}");
     }
     let failed = verdicts.iter().filter(|(_, v)| !v.clean()).count();
     println!("{} passed, {failed} failed", verdicts.len() - failed);

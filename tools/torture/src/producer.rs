@@ -16,8 +16,8 @@ use ringmain_wire::{
 
 use ringmain_torture::connection::Connection;
 
-const IN_FLIGHT: usize = 5;
-const PRODUCE_VERSION: i16 = 12;
+pub const IN_FLIGHT: usize = 5;
+pub const PRODUCE_VERSION: i16 = 12;
 const RECORDS_MAX: u64 = 20;
 /// A broker that is down comes back within this, or the run fails.
 const DOWN_MAX: Duration = Duration::from_secs(30);
@@ -93,14 +93,14 @@ impl RawProducer<'_> {
         refused: &mut u32,
     ) -> io::Result<()> {
         for batch in pending.iter() {
-            self.send(connection, batch)?;
+            send(connection, self.topic, [(batch.partition, batch.bytes.clone())].into_iter())?;
         }
         loop {
             while pending.len() < IN_FLIGHT && !self.stop.load(Ordering::Relaxed) {
                 let partition = fastrand::usize(..self.partitions);
                 let batch = make_batch(producer_id, partition, sent[partition], fastrand::u64(1..=RECORDS_MAX));
                 sent[partition] += batch.count;
-                self.send(connection, &batch)?;
+                send(connection, self.topic, [(batch.partition, batch.bytes.clone())].into_iter())?;
                 pending.push_back(batch);
             }
             let Some(batch) = pending.front() else { return Ok(()) };
@@ -126,17 +126,18 @@ impl RawProducer<'_> {
             pending.pop_front();
         }
     }
+}
 
-    fn send(&self, connection: &mut Connection, batch: &Batch) -> io::Result<()> {
-        let data = PartitionProduceData {
-            index: PartitionIndex(batch.partition as i32),
-            records: RecordBytes::Parts(vec![batch.bytes.clone()]),
-        };
-        let topic = TopicProduceData { name: self.topic, partition_data: vec![data].into(), ..Default::default() };
-        let request =
-            ProduceRequest { transactional_id: None, acks: -1, timeout_ms: 10_000, topic_data: vec![topic].into() };
-        connection.send(&PRODUCE, PRODUCE_VERSION, &request).map(|_| ())
-    }
+/// One request that has a batch for each of these partitions.
+pub fn send(connection: &mut Connection, topic: &str, batches: impl Iterator<Item = (usize, Buf)>) -> io::Result<()> {
+    let data = batches.map(|(partition, batch)| PartitionProduceData {
+        index: PartitionIndex(partition as i32),
+        records: RecordBytes::Parts(vec![batch]),
+    });
+    let topic = TopicProduceData { name: topic, partition_data: data.collect::<Vec<_>>().into(), ..Default::default() };
+    let request =
+        ProduceRequest { transactional_id: None, acks: -1, timeout_ms: 30_000, topic_data: vec![topic].into() };
+    connection.send(&PRODUCE, PRODUCE_VERSION, &request).map(|_| ())
 }
 
 fn invalid(what: &str) -> io::Error {
@@ -155,7 +156,13 @@ pub fn init_producer_id(connection: &mut Connection) -> io::Result<i64> {
     }
 }
 
-fn make_batch(producer_id: i64, partition: usize, first: u64, count: u64) -> Batch {
+/// The clock's time: records of another year are retention's to take, and look like lost ones.
+pub fn now() -> WallMs {
+    WallMs(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64))
+}
+
+/// Records `first` to `first + count` of a partition, numbered by their sequences; `record` gives the time and value of each.
+pub fn encode(producer_id: i64, first: u64, count: u64, record: impl Fn(u64) -> (WallMs, Vec<u8>)) -> Buf {
     let sequence = |n: u64| Sequence((n % (1 << 31)) as i32);
     let producer = Producer {
         id: ProducerId(producer_id),
@@ -164,10 +171,15 @@ fn make_batch(producer_id: i64, partition: usize, first: u64, count: u64) -> Bat
         last: sequence(first + count - 1),
     };
     let mut builder = Builder::new(Codec::None, Some(producer));
-    // The clock's: records of another year are retention's to take, and look like lost ones.
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     for number in first..first + count {
-        builder.push(WallMs(now), None, Some(&value(partition, number)), &[]);
+        let (at, value) = record(number);
+        builder.push(at, None, Some(&value), &[]);
     }
-    Batch { partition, first, count, bytes: Buf::copy_of(&builder.encode()) }
+    Buf::copy_of(&builder.encode())
+}
+
+fn make_batch(producer_id: i64, partition: usize, first: u64, count: u64) -> Batch {
+    let at = now();
+    let bytes = encode(producer_id, first, count, |number| (at, value(partition, number)));
+    Batch { partition, first, count, bytes }
 }

@@ -1,6 +1,6 @@
 //! Reads whole partitions and compares them with what a producer was promised.
 
-use std::io;
+use std::{fmt, io};
 
 use ringmain_batch::{BatchHeader, HEADER_BYTES, crc_ok, records};
 use ringmain_types::{ErrorCode, Offset, PartitionIndex};
@@ -30,6 +30,14 @@ impl Verdict {
     fn wrong(&mut self, count: fn(&mut Verdict) -> &mut u64, what: impl FnOnce() -> String) {
         *count(self) += 1;
         self.first.get_or_insert_with(what);
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Verdict { records, lost, duplicated, reordered, gaps, first } = self;
+        write!(f, "{records} records read, lost {lost}, duplicated {duplicated}, reordered {reordered}, gaps {gaps}")?;
+        first.as_ref().map_or(Ok(()), |first| write!(f, ": {first}"))
     }
 }
 

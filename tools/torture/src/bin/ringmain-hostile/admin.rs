@@ -123,7 +123,8 @@ fn alone(world: &mut World) -> Outcome {
     let mut connection = world.connect()?;
     let names = ["alone.1", "a b", "alone.2", "alone.3", "alone.3"];
     let answers = create_all(&mut connection, &names, 1, &[])?;
-    must(answers.len() == names.len(), || format!("{} answers", answers.len()))?;
+    // The one that is named twice is answered once.
+    must(answers.len() == names.len() - 1, || format!("{} answers", answers.len()))?;
     for (name, answer) in answers {
         let expected = match name.as_str() {
             "alone.1" | "alone.2" => 0,
