@@ -133,12 +133,7 @@ mod tests {
     type Shown = (i64, i64, Option<Vec<u8>>, Option<Vec<u8>>, Vec<u8>);
 
     fn batch(codec: Codec) -> Vec<u8> {
-        let producer = Producer {
-            id: ProducerId(9),
-            epoch: ProducerEpoch(2),
-            first: Sequence(40),
-            last: Sequence(43),
-        };
+        let producer = Producer { id: ProducerId(9), epoch: ProducerEpoch(2), first: Sequence(40), last: Sequence(43) };
         let mut builder = Builder::new(codec, Some(producer));
         builder.push(WallMs(5000), Some(b"a"), Some(b"one"), &[("h", Some(b"x")), ("h", None)]);
         builder.push(WallMs(9000), Some(b"b"), None, &[]);
@@ -233,7 +228,8 @@ mod tests {
             for flip in [1, 0x80] {
                 let mut bad = whole.clone();
                 bad[at] ^= flip;
-                let _ = filter(&bad, Some(WallMs(1)), (&mut Vec::new(), 1 << 20), &mut |record| record.offset_delta > 0);
+                let _ =
+                    filter(&bad, Some(WallMs(1)), (&mut Vec::new(), 1 << 20), &mut |record| record.offset_delta > 0);
                 let _ = (emptied(&bad), delete_horizon(&bad));
             }
             let _ = filter(&whole[..at], None, (&mut Vec::new(), 1 << 20), &mut |_| true);

@@ -1,5 +1,6 @@
 //! The store on a disk that loses what may be lost.
 
+mod compaction;
 mod model;
 mod recovery;
 

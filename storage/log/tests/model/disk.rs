@@ -400,14 +400,6 @@ impl Disk {
     }
 
     /// Every file's path and bytes, for looking at.
-    /// Somebody removes a file, durably.
-    pub fn remove(&mut self, path: &str) {
-        let Some((parent, name)) = self.parent(path) else { return };
-        let dir = &mut self.dirs[parent];
-        dir.now.remove(name);
-        dir.durable.remove(name);
-    }
-
     pub fn paths(&self) -> BTreeMap<String, Vec<u8>> {
         let mut paths = BTreeMap::new();
         let mut left = vec![(String::new(), 0usize)];

@@ -1,14 +1,13 @@
 //! Compaction on a disk that loses what may be lost: of every key the last value stays, where and as it was.
 
-mod model;
-
 use std::collections::BTreeMap;
 
-use model::*;
 use ringmain_batch::{BatchHeader, Builder, CheckRules, CheckedBatches, Codec, Producer, check, crc_ok, records};
 use ringmain_buffer::Buf;
 use ringmain_log::*;
 use ringmain_types::*;
+
+use crate::model::*;
 
 const DELETE_RETENTION_MS: i64 = 5_000;
 
@@ -332,7 +331,7 @@ fn a_lost_checkpoint_costs_a_pass() {
     bench.compact();
     let paths = bench.world.disk.paths();
     let path = paths.keys().find(|path| path.ends_with("cleaner-offset-checkpoint")).unwrap().clone();
-    bench.world.disk.remove(&path);
+    bench.world.disk.lose(&path);
     bench.world.kill();
     bench.recovered();
     bench.compact();
