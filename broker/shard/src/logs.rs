@@ -177,7 +177,8 @@ impl Logs {
         let layers = Layers::new(scope.image, scope.broker_config, scope.broker);
         let config = log_config(&TopicConfig::resolve(&layers, &BTreeMap::new()));
         let topics = scope.image.names.keys().map(|name| name.to_string()).collect();
-        store.remove_others(now, &config, Known { shards: self.shards, topics });
+        let removed = scope.image.removed.iter().copied().collect();
+        store.remove_others(now, &config, Known { shards: self.shards, topics, removed });
     }
 
     /// Makes the missing logs of a topic and gives the others its configs.

@@ -1,6 +1,6 @@
 //! The cluster's metadata at one offset of the metadata log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ringmain_types::*;
@@ -24,6 +24,8 @@ pub struct ClusterImage {
     pub partitions: u32,
     /// The first producer id that no block was taken from yet.
     pub next_producer_id: i64,
+    /// Topics that were removed, oldest first: the last `removed_topics_max` of them.
+    pub removed: Arc<VecDeque<TopicId>>,
 }
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topic {

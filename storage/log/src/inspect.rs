@@ -6,6 +6,7 @@ use std::fmt;
 use ringmain_batch::BatchHeader;
 use ringmain_types::{Offset, Partition, ShardId};
 
+pub use crate::compaction::checkpoint::NAME as COMPACTED_TO;
 use crate::entry::{Entries, Entry, Piece};
 use crate::fold::Fold;
 use crate::journal::{GroupHeader, Super, checked_entries};
@@ -51,6 +52,8 @@ pub struct OpenLog {
     pub end: Offset,
     /// Those that are not sealed.
     pub segments: Vec<OpenPart>,
+    /// Offsets may be missing in the sealed ones: it is, or was, a compacted log.
+    pub compacted: bool,
 }
 
 /// An open segment: `written_to` bytes of its file, and then `inline`.
@@ -174,8 +177,9 @@ fn open_log(state: crate::LogState, sure: &Ends) -> OpenLog {
         inline: segment.inline,
         next: segment.next,
     };
+    let compacted = state.holes;
     let segments = state.segments.into_iter().map(part).collect();
-    OpenLog { partition, dir: state.dir, start: state.start, end, segments }
+    OpenLog { partition, dir: state.dir, start: state.start, end, segments, compacted }
 }
 
 fn lines(bytes: &[u8], count: u32) -> Vec<String> {
@@ -248,7 +252,11 @@ impl fmt::Display for SegmentFault {
 impl SegmentReader {
     /// The first batch begins at `base`.
     pub fn new(base: Offset) -> SegmentReader {
-        // Of a compacted log offsets are missing, and the file does not say whose it is.
+        SegmentReader(Scanner::new(0, Some(base)))
+    }
+
+    /// Offsets may be missing. Base offsets are under no CRC of the batch, so less damage is found.
+    pub fn compacted(base: Offset) -> SegmentReader {
         SegmentReader(Scanner::new(0, Some(base)).with_holes(true))
     }
 
@@ -403,6 +411,13 @@ mod tests {
         bad[batch(7).len() + 70] ^= 1;
         let fault = SegmentReader::new(Offset(7)).feed(&bad, end, &mut |_, _, _| {}).unwrap_err();
         assert_eq!(fault.position, batch(7).len() as u32);
+        let hole = [batch(7), batch(9)].concat();
+        let (end, none) = (hole.len() as u32, &mut |_: &BatchHeader, _: u32, _: &[u8]| {});
+        assert!(SegmentReader::new(Offset(7)).feed(&hole, end, none).is_err());
+        let mut compacted = SegmentReader::compacted(Offset(7));
+        compacted.feed(&hole, end, none).unwrap();
+        assert_eq!(compacted.finish(), Ok(Offset(10)));
+        let end = bytes.len() as u32;
         let mut cut = SegmentReader::new(Offset(7));
         cut.feed(&bytes[..bytes.len() - 1], end, &mut |_, _, _| {}).unwrap();
         assert!(cut.finish().is_err());

@@ -42,7 +42,7 @@ impl Store {
             return;
         }
         let others: Vec<Partition> =
-            self.unopened.keys().copied().filter(|partition| partition.topic != TopicId::METADATA).collect();
+            self.unopened.keys().copied().filter(|partition| known.removed.contains(&partition.topic)).collect();
         for partition in others {
             let id = self.create(now, partition, "", config.clone());
             self.remove(now, id);
@@ -71,7 +71,7 @@ impl Store {
         let stopped = self.closing || self.fenced.is_some();
         let Some(leftovers) = self.leftovers.as_mut().filter(|_| !stopped) else { return };
         let Some(path) = leftovers.left.pop_front() else {
-            leftovers.known.topics = BTreeSet::new();
+            (leftovers.known.topics, leftovers.known.removed) = (BTreeSet::new(), BTreeSet::new());
             if std::mem::take(&mut leftovers.removed) {
                 let sync = DiskKind::SyncDir { dir, path: String::new() };
                 self.jobs.add(Job::new(DiskClass::Background, vec![Step::of(vec![sync])], Then::Nothing));

@@ -259,6 +259,9 @@ pub struct Known {
     pub shards: u16,
     /// Names of all topics.
     pub topics: BTreeSet<String>,
+    /// Topics of which it is written that they were removed: of no other a log goes. That a topic is not there may also mean that the
+    /// metadata lost it.
+    pub removed: BTreeSet<TopicId>,
 }
 
 #[derive(Clone, Debug)]

@@ -85,6 +85,9 @@ pub struct Limits {
     pub coordinator_backlog_max: u32,
     /// Topics and partitions of the cluster.
     pub topics_max: u32,
+    /// Topics that are remembered as removed: what a killed life had no time to remove is among its last. 16 bytes each, copied with the
+    /// image of a removal.
+    pub removed_topics_max: u32,
     /// Topics that one Metadata request has made (auto.create.topics.enable); the names behind them are unknown until asked for again.
     pub auto_create_topics_max: u32,
     pub partitions_max: u32,
@@ -160,6 +163,7 @@ impl Limits {
             group_configs_max: 10_000,
             coordinator_backlog_max: 10_000,
             topics_max: 100_000,
+            removed_topics_max: 16_384,
             auto_create_topics_max: 1000,
             partitions_max: 200_000,
             memory_bytes: [part(25), part(25), part(20), part(20), part(5), part(5)],
@@ -221,6 +225,7 @@ impl Limits {
             group_configs_max: 4,
             coordinator_backlog_max: 16,
             topics_max: 64,
+            removed_topics_max: 64,
             auto_create_topics_max: 8,
             partitions_max: 256,
             memory_bytes: [256 << 10, 256 << 10, 64 << 10, 256 << 10, 128 << 10, 128 << 10],

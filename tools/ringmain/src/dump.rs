@@ -106,7 +106,8 @@ impl<W: Write> Dump<W> {
         let end = file.metadata().map_err(failed(path))?.len().min(i32::MAX as u64) as u32;
         let base =
             path.file_name().and_then(|name| parse_file_name(name.to_str()?)).map_or(Offset(0), |(base, _)| base);
-        let mut reader = SegmentReader::new(base);
+        // Whether it was compacted is told beside it; who looks at one file sees offsets that are missing.
+        let mut reader = SegmentReader::compacted(base);
         let mut piece = vec![0; PIECE_BYTES];
         loop {
             let bytes = file.read(&mut piece).map_err(failed(path))?;

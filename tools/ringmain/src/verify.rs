@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ringmain_log::epochs::LeaderEpochs;
 use ringmain_log::index::{OffsetIndex, TimeIndex};
-use ringmain_log::inspect::{OpenLog, OpenPart, SegmentFault, SegmentReader, parse_file_name};
+use ringmain_log::inspect::{COMPACTED_TO, OpenLog, OpenPart, SegmentFault, SegmentReader, parse_file_name};
 use ringmain_log::{partition_metadata, snapshot};
 use ringmain_types::{Offset, Position, TopicId, WallMs};
 
@@ -120,7 +120,7 @@ impl<W: Write> Verify<W> {
     fn inline_only(&mut self, dir: &Path, log: &OpenLog) {
         let place = dir.join(format!("(in the journal) {}-{}", log.partition.topic, log.partition.index.0));
         for part in &log.segments {
-            if let Err(fault) = self.segment(&place, Some(part), None) {
+            if let Err(fault) = self.segment(&place, SegmentReader::new(part.base), Some(part), None) {
                 self.fault(&place, fault);
             }
         }
@@ -131,6 +131,8 @@ impl<W: Write> Verify<W> {
         if data.is_some_and(|data| log.is_none() && data.complete()) {
             self.note(directory, "the journal knows no such log: a stray");
         }
+        // A copy has no journal that says so, but what compaction writes beside the segments.
+        let compacted = log.is_some_and(|log| log.compacted) || directory.join(COMPACTED_TO).is_file();
         let mut scanned: BTreeMap<Offset, Scanned> = BTreeMap::new();
         let mut ends: Option<Offset> = None;
         for path in sorted(directory)? {
@@ -140,7 +142,10 @@ impl<W: Write> Verify<W> {
                 self.fault(&path, format_args!("begins at offset {}, the segment before ends at {}", base.0, end.0));
             }
             let mut read = Scanned::default();
-            match self.segment(&path, part, Some(&mut read)) {
+            // Compaction leaves open segments alone.
+            let holes = compacted && part.is_none();
+            let reader = if holes { SegmentReader::compacted(base) } else { SegmentReader::new(base) };
+            match self.segment(&path, reader, part, Some(&mut read)) {
                 Ok(next) => {
                     ends = Some(next);
                     self.tail_in_file(&path, part);
@@ -163,7 +168,7 @@ impl<W: Write> Verify<W> {
             let path = directory.join(ringmain_log::inspect::file_name(part.base, "log"));
             if part.written_to > 0 {
                 self.fault(&path, "the journal has a segment here, and there is no file");
-            } else if let Err(fault) = self.segment(&path, Some(part), None) {
+            } else if let Err(fault) = self.segment(&path, SegmentReader::new(part.base), Some(part), None) {
                 self.fault(&path, format_args!("(in the journal) {fault}"));
             }
         }
@@ -178,10 +183,10 @@ impl<W: Write> Verify<W> {
     fn segment(
         &mut self,
         path: &Path,
+        mut reader: SegmentReader,
         part: Option<&OpenPart>,
         mut scanned: Option<&mut Scanned>,
     ) -> Result<Offset, SegmentFault> {
-        let base = part.map(|part| part.base).or_else(|| segment_base(path)).unwrap_or_default();
         let unreadable = |position: u32| move |_: io::Error| SegmentFault { position, what: "can't be read" };
         let has_file = part.is_none_or(|part| part.written_to > 0);
         let mut file = has_file.then(|| File::open(path)).transpose().map_err(unreadable(0))?;
@@ -196,7 +201,6 @@ impl<W: Write> Verify<W> {
         let end = end.ok_or(too_long)?;
 
         self.segments += 1;
-        let mut reader = SegmentReader::new(base);
         let mut batches = 0;
         let mut each = |header: &ringmain_batch::BatchHeader, position: u32, _: &[u8]| {
             batches += 1;

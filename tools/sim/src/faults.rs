@@ -168,6 +168,10 @@ impl Groups {
             whims: random.between(0, 6) as u32,
         }
     }
+
+    pub fn clients(&self) -> u32 {
+        self.committers + self.members + self.modern
+    }
 }
 
 impl Plan {
@@ -199,6 +203,8 @@ impl Plan {
             groups: Groups::draw(seed),
             values: (10, 120),
         };
+        // Who is kept out for as long as connections may idle is no failure: groups bring room for their own, and for those that vanish.
+        limits.connections_max += 2 * work.groups.clients();
         Plan {
             seed,
             shards: [1, 2, 2, 2, 3][random.below(5) as usize],

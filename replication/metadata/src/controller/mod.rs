@@ -233,6 +233,11 @@ impl Controller {
                     return Err(ReplayError::UnknownTopic { at: offset, topic: *id });
                 };
                 image.names.remove(&topic.name);
+                let removed = Arc::make_mut(&mut image.removed);
+                removed.push_back(*id);
+                if removed.len() > self.config.limits.removed_topics_max as usize {
+                    removed.pop_front();
+                }
                 image.partitions -= topic.partitions.len() as u32;
                 if let Some(key) = collision_key(&topic.name)
                     && let Some(names) = self.collisions.get_mut(&key)

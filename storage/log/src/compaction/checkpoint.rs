@@ -6,7 +6,7 @@
 
 use ringmain_types::Offset;
 
-pub(super) const NAME: &str = "cleaner-offset-checkpoint";
+pub const NAME: &str = "cleaner-offset-checkpoint";
 /// No file of this format is longer; more is not read.
 pub(super) const BYTES_MAX: u64 = 512;
 

@@ -8,7 +8,7 @@
 //! the active one is never touched. Groups are swapped oldest first and the checkpoint comes last, so whatever is cut off is done
 //! again, and a delete marker never goes before what it deletes.
 
-mod checkpoint;
+pub mod checkpoint;
 mod key_map;
 mod run;
 mod swap;

@@ -46,17 +46,21 @@ fn live(world: &mut World, operations: u64) -> (bool, bool) {
     (false, deleted)
 }
 
-fn sweep(world: &mut World) {
+fn sweep(world: &mut World, removed: &[u128]) {
     let config = world.config.clone();
     let topics: BTreeSet<String> =
         world.logs.values().filter_map(|l| Some(l.name.rsplit_once('-')?.0.to_owned())).collect();
-    world.store.remove_others(world.now, &config, Known { shards: 1, topics });
+    world.store.remove_others(
+        world.now,
+        &config,
+        Known { shards: 1, topics, removed: removed.iter().copied().map(TopicId).collect() },
+    );
 }
 
 /// The store is open and its logs are asked for, with what else a first image leads to.
-fn start(world: &mut World) {
+fn start(world: &mut World, removed: &[u128]) {
     world.recover_and_check();
-    sweep(world);
+    sweep(world, removed);
 }
 
 #[test]
@@ -68,13 +72,14 @@ fn nothing_is_left_of_a_log_whose_removal_was_cut_off() {
             let mut world = World::new(seed + operations * 10);
             world.settle();
             let (cut, deleted) = live(&mut world, operations);
+            let gone: &[u128] = if deleted { &[GOING] } else { &[] };
             for _ in 0..world.random.below(3) {
                 if world.random.below(2) == 0 {
                     world.kill()
                 } else {
                     world.crash()
                 }
-                start(&mut world);
+                start(&mut world, gone);
                 for _ in 0..world.random.below(40) {
                     world.turn();
                 }
@@ -84,7 +89,7 @@ fn nothing_is_left_of_a_log_whose_removal_was_cut_off() {
             } else {
                 world.crash()
             }
-            start(&mut world);
+            start(&mut world, gone);
             world.settle();
             let names = world.disk.names("");
             let going = names.iter().filter(|name| name.starts_with("going")).count();
@@ -98,7 +103,7 @@ fn nothing_is_left_of_a_log_whose_removal_was_cut_off() {
             world.append(partition(STAYS, 0), &small(9)).unwrap();
             world.settle();
             world.kill();
-            start(&mut world);
+            start(&mut world, gone);
             world.settle();
             if !cut {
                 break;
@@ -124,12 +129,21 @@ fn what_is_not_known_to_be_left_over_stays() {
     world.disk.put("notes/readme", b"mine");
     world.disk.put("unread-0/partition.metadata", b"version: 7");
     world.disk.put("left-0/partition.metadata", &owned(98));
+    // A log whose topic the metadata has lost: nothing says that it was removed.
+    let lost = partition(77, 0);
+    world.create(lost, "lost-0");
+    for _ in 0..20 {
+        world.append(lost, &batch(1, 300, 1, 1000, None)).unwrap();
+    }
+    world.settle();
+    world.logs.remove(&lost);
     world.kill();
-    start(&mut world);
+    start(&mut world, &[GOING]);
     world.settle();
     let names = world.disk.names("");
-    for name in ["stray-0", "notes", "unread-0", "stays-0"] {
+    for name in ["stray-0", "notes", "unread-0", "stays-0", "lost-0"] {
         assert!(names.iter().any(|found| found == name), "{name} in {names:?}");
     }
     assert!(!names.iter().any(|name| name == "left-0"), "{names:?}");
+    assert!(world.store.export().iter().any(|log| log.partition == lost), "and the journal still tells of it");
 }
