@@ -68,7 +68,7 @@ pub struct GroupConfig {
 /// Bounds that Kafka has not; a request beyond one is refused with a code that clients show.
 #[derive(Clone, Debug)]
 pub struct GroupLimits {
-    /// Groups of one partition of `__consumer_offsets`: a million distinct ids must not fill the memory.
+    /// Groups of one partition of `__consumer_offsets`, its share of what a shard may have: a million distinct ids must not fill the memory.
     pub groups_max: u32,
     /// Members of one group, those without an id of their own yet included.
     pub members_max: u32,

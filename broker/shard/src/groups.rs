@@ -131,6 +131,15 @@ impl Groups {
         }
     }
 
+    /// What holds for one of so many partitions: groups are bounded by shard. Twice its share, because ids don't fall evenly.
+    fn share(&self, partitions: usize, shards: usize) -> Arc<GroupConfig> {
+        let owned = partitions.div_ceil(shards.max(1)).max(1) as u32;
+        let mut config = GroupConfig::clone(&self.config);
+        config.limits.groups_max =
+            (config.limits.groups_max / owned).saturating_mul(2).clamp(1, config.limits.groups_max);
+        Arc::new(config)
+    }
+
     pub(crate) fn look_again(&mut self) {
         self.look = true;
     }
@@ -317,14 +326,15 @@ impl Shard {
             if let Some((log, epoch)) = usable
                 && !self.groups.coordinators.contains_key(&index)
             {
-                self.group_open(partition, log, epoch);
+                let config = self.groups.share(topic.partitions.len(), usize::from(self.config.shards));
+                self.group_open(partition, log, epoch, config);
                 self.group_load(now, index);
             }
         }
     }
 
-    fn group_open(&mut self, partition: Partition, log: LogId, epoch: LeaderEpoch) {
-        let machine = GroupCoordinator::new(self.groups.config.clone());
+    fn group_open(&mut self, partition: Partition, log: LogId, epoch: LeaderEpoch, config: Arc<GroupConfig>) {
+        let machine = GroupCoordinator::new(config);
         let runtime = Runtime::new(machine, epoch, self.store.start(log));
         let coordinator = Coordinator { partition, log, runtime, read: None, failed: false };
         self.groups.coordinators.insert(partition.index.0, coordinator);

@@ -73,7 +73,8 @@ pub struct Limits {
     pub connection_slow_ms: u64,
     /// Fetch sessions of one shard (KIP-227, `max.incremental.fetch.session.cache.slots`).
     pub fetch_sessions_max: u32,
-    /// Groups of one partition of `__consumer_offsets`: ids cost nothing to make up.
+    /// Groups of one shard (twice as many where ids fall unevenly): ids cost nothing to make up. Each partition of `__consumer_offsets` has
+    /// its share.
     pub groups_max: u32,
     /// Members of one group.
     pub group_members_max: u32,
