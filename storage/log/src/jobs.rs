@@ -56,16 +56,38 @@ pub(crate) type Got = BTreeMap<u32, Result<DiskOk, DiskError>>;
 #[derive(Debug)]
 pub(crate) struct Step {
     pub kinds: Vec<DiskKind>,
-    /// An error is passed over: what is to be removed may be gone.
-    pub lenient: bool,
+    pub forgives: Forgives,
+}
+
+/// The errors of a step that are passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forgives {
+    Nothing,
+    /// What is to be removed may be gone.
+    Missing,
+    Anything,
+}
+
+impl Forgives {
+    fn forgives(self, error: &DiskError) -> bool {
+        match self {
+            Forgives::Nothing => false,
+            Forgives::Missing => error.missing(),
+            Forgives::Anything => true,
+        }
+    }
 }
 
 impl Step {
     pub fn of(kinds: Vec<DiskKind>) -> Step {
-        Step { kinds, lenient: false }
+        Step { kinds, forgives: Forgives::Nothing }
     }
     pub fn lenient(kinds: Vec<DiskKind>) -> Step {
-        Step { kinds, lenient: true }
+        Step { kinds, forgives: Forgives::Anything }
+    }
+    /// All of it is gone afterwards.
+    pub fn gone(removes: Vec<DiskKind>) -> Step {
+        Step { kinds: removes, forgives: Forgives::Missing }
     }
 }
 
@@ -75,7 +97,7 @@ pub(crate) struct Job {
     pub steps: VecDeque<Step>,
     pub then: Then,
     left: usize,
-    lenient: bool,
+    forgives: Forgives,
     /// The first that was not passed over.
     pub error: Option<DiskError>,
     /// What came back other than `Done`, by the operation's number in the whole job.
@@ -86,7 +108,7 @@ pub(crate) struct Job {
 impl Job {
     pub fn new(class: DiskClass, steps: Vec<Step>, then: Then) -> Job {
         let steps = steps.into_iter().filter(|step| !step.kinds.is_empty()).collect();
-        Job { class, steps, then, left: 0, lenient: false, error: None, got: BTreeMap::new(), numbered: 0 }
+        Job { class, steps, then, left: 0, forgives: Forgives::Nothing, error: None, got: BTreeMap::new(), numbered: 0 }
     }
 }
 
@@ -125,7 +147,7 @@ impl Jobs {
     fn step(job: &mut Job) -> Vec<(u32, DiskKind)> {
         let Some(step) = job.steps.pop_front() else { return Vec::new() };
         job.left = step.kinds.len();
-        job.lenient = step.lenient;
+        job.forgives = step.forgives;
         let first = job.numbered;
         job.numbered += step.kinds.len() as u32;
         (first..).zip(step.kinds).collect()
@@ -141,7 +163,7 @@ impl Jobs {
                 job.got.insert(operation, Ok(got));
             }
             Err(error) => {
-                if !job.lenient && job.error.is_none() {
+                if !job.forgives.forgives(&error) && job.error.is_none() {
                     job.error = Some(error.clone());
                 }
                 job.got.insert(operation, Err(error));

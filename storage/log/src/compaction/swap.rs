@@ -45,7 +45,7 @@ pub(crate) fn unfinished(dir: DirId, path: &str, entries: &[Entry]) -> Vec<Step>
         let removes = old.map(|entry| DiskKind::Remove { dir, path: format!("{path}/{}", entry.name) }).collect();
         let (from, to) = (format!("{path}/{}", entry.name), format!("{path}/{}", file_name(base, "log")));
         steps.extend([
-            Step::lenient(removes),
+            Step::gone(removes),
             Step::of(vec![DiskKind::SyncDir { dir, path: path.to_owned() }]),
             Step::of(vec![DiskKind::Rename { dir, from, to }]),
             Step::of(vec![DiskKind::SyncDir { dir, path: path.to_owned() }]),
@@ -82,7 +82,8 @@ impl Store {
             Step::lenient(closes),
             Step::of(vec![rename(log_path, swap.clone())]),
             sync(),
-            Step::lenient(removes(dir, path, group)),
+            // One that stayed would be taken for a segment by the next start, when the swap's own name is gone.
+            Step::gone(removes(dir, path, group)),
             sync(),
             Step::of(indexes),
             Step::of(vec![rename(&swap, name(base, "log"))]),
