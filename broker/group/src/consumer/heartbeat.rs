@@ -51,8 +51,8 @@ pub(crate) fn check(ask: &Ask, client: &Client, config: &crate::GroupConfig) -> 
             if ask.topic_partitions.as_ref().is_none_or(|owned| !owned.is_empty()) {
                 return invalid("TopicPartitions must be empty when (re-)joining.");
             }
-            let names = ask.subscribed_topic_names.as_ref().is_some_and(|names| !names.is_empty());
-            if !names && ask.subscribed_topic_regex.is_none() {
+            // No names are an answer too: who looks for its topics itself (Java's Pattern) may join before it has found any.
+            if ask.subscribed_topic_names.is_none() && ask.subscribed_topic_regex.is_none() {
                 return invalid(
                     "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
                 );
