@@ -56,8 +56,8 @@ pub(crate) enum Work {
     Describe(Asked<Option<LogView>>),
     Producers(Asked<Result<Vec<ProducerView>, ErrorCode>>),
     Control(Request),
-    /// Metadata that waits for topics to be made.
-    AutoCreate(Request),
+    /// Metadata that waits for these topics to be made.
+    AutoCreate(Request, Vec<String>),
 }
 
 /// One partition's answer to Produce, with what only the asking shard knows of a refused batch.
