@@ -7,8 +7,10 @@ use crate::core::{Core, Turn};
 
 /// glommio registers this much memory three times for each executor, out of RLIMIT_MEMLOCK. Our data has its own buffers.
 const IO_MEMORY_BYTES: usize = 64 << 10;
-/// A core without work looks for some this long before it sleeps: waking another core costs 36 us.
+/// A core without work looks for some this long before it sleeps, where that brings some: waking another core costs 36 us.
 const SPIN_NS: u64 = 50_000;
+/// Where looking brought nothing again and again it looks only this long.
+const SPIN_NS_MIN: u64 = 1_000;
 /// With the disk at work there is nothing sooner to come than a flush takes, and its worker may need this very CPU.
 const SPIN_DISK_NS: u64 = 5_000;
 
@@ -38,16 +40,51 @@ where
 
 /// Keeps the thread: nothing else runs on this executor yet, and a sleep in glommio costs 20 us and can be for good (DESIGN.md).
 fn take_turns(mut core: Core) {
+    let mut spin = Spin::default();
     loop {
         match core.turn() {
             Turn::Stopped => return,
             Turn::Busy => {}
             Turn::Idle => {
-                let spin = if core.awaits_disk() { SPIN_DISK_NS } else { SPIN_NS };
-                if !core.spin(ringmain_ring::monotonic_ns() + spin) {
+                let most = if core.awaits_disk() { SPIN_DISK_NS } else { SPIN_NS };
+                let found = core.spin(ringmain_ring::monotonic_ns() + spin.ns(most));
+                spin.ended(found);
+                if !found {
                     core.sleep();
                 }
             }
         }
+    }
+}
+
+/// How long to look before a sleep: as long as allowed while that finds something, half as long with each time that it does not.
+#[derive(Default)]
+struct Spin {
+    misses: u32,
+}
+
+impl Spin {
+    fn ns(&self, most: u64) -> u64 {
+        (most >> self.misses).max(SPIN_NS_MIN.min(most))
+    }
+
+    fn ended(&mut self, found: bool) {
+        // One step back for each find: half of the looks must find something for the long ones to come back.
+        self.misses = if found { self.misses.saturating_sub(1) } else { (self.misses + 1).min(6) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_is_cut_short_where_it_finds_nothing_and_comes_back() {
+        let mut spin = Spin::default();
+        assert_eq!(spin.ns(SPIN_NS), SPIN_NS);
+        (0..100).for_each(|_| spin.ended(false));
+        assert_eq!((spin.ns(SPIN_NS), spin.ns(SPIN_DISK_NS)), (SPIN_NS_MIN, SPIN_NS_MIN));
+        (0..6).for_each(|_| spin.ended(true));
+        assert_eq!(spin.ns(SPIN_NS), SPIN_NS);
     }
 }

@@ -75,7 +75,8 @@ impl Shard {
             }
             Local::Create(names) => {
                 let deadline = now.mono.plus_ms(REQUEST_MS);
-                let job = self.add_job(ReplyTo::new(now, request), Work::AutoCreate(request.clone()), deadline);
+                let work = Work::AutoCreate(request.clone(), names.clone());
+                let job = self.add_job(ReplyTo::new(now, request), work, deadline);
                 self.call(ShardId(0), deadline, Call::AutoCreate { names }, Waiter { job, share: 0 }, out);
             }
             Local::Close(why) => self.close(request.connection, Close::Protocol(why), out),
@@ -149,7 +150,7 @@ impl Shard {
                 }
                 job.waiting == 0
             }
-            (Work::Control(_) | Work::AutoCreate(_), result) => {
+            (Work::Control(_) | Work::AutoCreate(..), result) => {
                 return self.decided(now, key, result, out);
             }
             (_, other) => unreachable!("a call is answered with {other:?}"),
@@ -164,11 +165,15 @@ impl Shard {
         let Some(Job { to, work, remote, .. }) = self.take_job(key) else { return };
         match (work, result) {
             (_, Return::Control(parts, error)) => self.reply(now, &to, parts, (error, remote), out),
-            (Work::AutoCreate(request), Return::AutoCreated(created)) => {
+            (Work::AutoCreate(request, _), Return::AutoCreated(created)) => {
                 self.answer_here(now, &request, Some(&created), out);
             }
-            // Metadata is answered all the same: the topics that could not be made are missing.
-            (Work::AutoCreate(request), Return::Failed(_)) => self.answer_here(now, &request, Some(&[]), out),
+            // Metadata is answered all the same: the topics that could not be made are missing, and so are those that this shard knows
+            // and another may not yet.
+            (Work::AutoCreate(request, names), Return::Failed(_)) => {
+                let missing = names.into_iter().map(|name| (name, ErrorCode::UnknownTopicOrPartition));
+                self.answer_here(now, &request, Some(&missing.collect::<Vec<_>>()), out);
+            }
             (Work::Control(request), Return::Failed(error)) => match crate::api::refuse::refuse(&request, error) {
                 Ok(parts) => self.reply(now, &to, parts, (error, remote), out),
                 Err(why) => self.close(to.connection, Close::Protocol(why), out),
@@ -195,7 +200,7 @@ impl Shard {
                     self.finish_job(now, key, out);
                 }
             }
-            Work::Control(_) | Work::AutoCreate(_) => {
+            Work::Control(_) | Work::AutoCreate(..) => {
                 self.decided(now, key, Return::Failed(ErrorCode::RequestTimedOut), out);
             }
             _ => self.finish_job(now, key, out),
@@ -221,7 +226,7 @@ impl Shard {
                 Ok(encoded) => encoded,
                 Err(why) => return self.close(to.connection, Close::Protocol(why), out),
             },
-            Work::Control(_) | Work::AutoCreate(_) => return,
+            Work::Control(_) | Work::AutoCreate(..) => return,
         };
         self.reply(now, &to, parts, (error, remote), out);
     }

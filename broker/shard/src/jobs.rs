@@ -58,8 +58,8 @@ pub(crate) enum Work {
     Producers(Asked<Result<Vec<ProducerView>, ErrorCode>>),
     Groups(GroupJob),
     Control(Request),
-    /// Metadata that waits for topics to be made.
-    AutoCreate(Request),
+    /// Metadata that waits for these topics to be made.
+    AutoCreate(Request, Vec<String>),
 }
 
 /// A request about groups. Each part is a group's, but for ListGroups, where it is a coordinator's.

@@ -270,6 +270,11 @@ impl Shard {
         }
     }
 
+    /// For checks: see `Store::ring_room`.
+    pub fn ring_room(&self, known: u64) -> Option<(u64, bool)> {
+        self.store.ring_room(known)
+    }
+
     /// When `tick` and `finish_turn` want to run, whatever comes in.
     pub fn deadline(&self) -> Option<Instant> {
         let stop = match self.stopping {

@@ -19,6 +19,7 @@ use crate::entry::{Checkpoint, IndexPrefix};
 use crate::files::SmallFile;
 use crate::jobs::{Job, Step, Then};
 use crate::log::Log;
+use crate::plan::Tells;
 use crate::segment::{OpenSegment, file_name};
 use crate::snapshot;
 use crate::store::Store;
@@ -99,9 +100,9 @@ impl Log {
     }
 
     /// The checkpoint that a group has to tell of; with a whole state the one in force, too, is said again.
-    pub fn checkpoint_told(&self, state: bool) -> Option<&Checkpoint> {
-        let due = self.pending.checkpoint.as_deref().filter(|_| self.checkpoint_due());
-        due.or(if state { self.checkpoint.as_deref() } else { None })
+    pub fn checkpoint_told(&self, tells: Tells) -> Option<&Checkpoint> {
+        let due = self.pending.checkpoint.as_deref().filter(|_| self.checkpoint_due() && tells != Tells::Again);
+        due.or(if tells == Tells::News { None } else { self.checkpoint.as_deref() })
     }
 
     /// The segment at `base` is sealed: its files are complete.

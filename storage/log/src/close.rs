@@ -8,6 +8,7 @@ use crate::commit::Draft;
 use crate::files::{SmallFile, rest_writes};
 use crate::jobs::{Job, Step, Then};
 use crate::log::Log;
+use crate::room::Rank;
 use crate::store::Store;
 use crate::{LogState, StoreEvent};
 
@@ -55,8 +56,9 @@ impl Store {
         let news = news || !self.gone.is_empty();
         if quiet && !news && self.to_close.is_empty() && self.unconfirmed && self.fenced.is_none() {
             // Says that the last group was flushed: should it rot, nobody takes it for a torn write.
-            let block = self.ring().block;
-            if self.ring().place(block).is_some() {
+            let (ring, block) = (self.ring(), self.ring().block);
+            let room = ring.measure(block, ring.live()) <= ring.measure_max(Rank::Metadata);
+            if room && ring.place(block).is_some() {
                 return self.send(Draft::new(block as usize), pool);
             }
         }

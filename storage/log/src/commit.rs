@@ -9,7 +9,8 @@ use ringmain_types::*;
 use crate::entry::{Batches, Checkpoint, ENTRY_BYTES, EPOCH_BYTES, Entry, PIECE_BYTES, Piece};
 use crate::journal::{GroupHeader, HEADER_BYTES, Needs, TRAILER_BYTES};
 use crate::log::{Log, Phase};
-use crate::plan::{Least, Plan, Plans};
+use crate::plan::{Least, Plan, Plans, Tells};
+use crate::room::{Rank, unopened_bytes};
 use crate::said::Said;
 use crate::segment::OpenSegment;
 use crate::store::{Doing, Store};
@@ -21,8 +22,6 @@ const ASYNC_BYTES: u32 = 256 << 10;
 
 /// A directory's name with the topic's id behind it.
 const NAME_BYTES_MAX: usize = 255;
-/// What all logs need of the journal is estimated anew after this many groups.
-const LIVE_GROUPS: u64 = 16;
 
 /// The group in flight.
 #[derive(Debug)]
@@ -45,6 +44,8 @@ pub(crate) struct Flight {
 #[derive(Debug)]
 pub(crate) struct Told {
     pub log: LogId,
+    /// What saying the log again takes from then on.
+    live: u64,
     state: bool,
     start: Option<Offset>,
     removed: bool,
@@ -59,6 +60,34 @@ pub(crate) struct Told {
     stale: Vec<Offset>,
 }
 
+impl Told {
+    fn nothing(log: &Log, live: u64) -> Told {
+        Told {
+            log: log.id,
+            live,
+            state: false,
+            start: None,
+            removed: false,
+            extents: Vec::new(),
+            sealed: Vec::new(),
+            holes: false,
+            end: log.flushed,
+            checkpoint: false,
+            stale: Vec::new(),
+        }
+    }
+}
+
+/// What became of a log's turn in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    Told,
+    /// The group is full, or the log has more than one holds and waits for its file.
+    Full,
+    /// More may not be live in the ring.
+    Waits,
+}
+
 /// A group while it is put together.
 pub(crate) struct Draft {
     said: Said,
@@ -69,6 +98,10 @@ pub(crate) struct Draft {
     flush: BTreeSet<FileId>,
     fresh: u64,
     told: Vec<Told>,
+    /// Live bytes of what is told, before and from then on.
+    live: (u64, u64),
+    /// What is told now was live before, and counted.
+    pub again: bool,
     unopened: Vec<Partition>,
     removing: Vec<String>,
     gone: Vec<String>,
@@ -86,6 +119,8 @@ impl Draft {
             flush: BTreeSet::new(),
             fresh: 0,
             told: Vec::new(),
+            live: (0, 0),
+            again: false,
             unopened: Vec::new(),
             removing: Vec::new(),
             gone: Vec::new(),
@@ -104,6 +139,16 @@ impl Draft {
     }
     pub fn is_empty(&self) -> bool {
         self.entries == 0
+    }
+    pub fn bytes_max(&self) -> usize {
+        self.max
+    }
+    /// A log's state is in it, as it was before.
+    pub fn tell_again(&mut self, log: &Log, live: u64) {
+        self.told.push(Told { state: true, ..Told::nothing(log, live) });
+    }
+    pub fn tell_removing(&mut self, dir: String) {
+        self.removing.push(dir);
     }
     pub fn tell_unopened(&mut self, partition: Partition) {
         self.unopened.push(partition);
@@ -139,12 +184,29 @@ impl Store {
         let mut draft = Draft::new(max);
         // Reclaim begins at three eighths. From a half on nothing else goes out if that makes room, and from five on in any case:
         // what is left is its room to move.
-        let reclaims = self.reclaims(now, max as u64);
+        let reclaims = self.reclaims(now, max as u64) || (self.waits && self.makes_room());
         if reclaims {
             self.reclaim(&mut draft, pool);
         }
         let crowded = used > eighth * 5 || (reclaims && used > eighth * 4);
         let reclaimed = draft.told.len();
+        self.tell_news(now, &mut draft, pool, if crowded { Some(roomy) } else { None });
+        self.tell_gone(&mut draft);
+        if draft.told.len() > reclaimed || !draft.gone.is_empty() {
+            self.told_news = self.ring().sequence_next;
+        }
+        if draft.is_empty() && self.waits && !reclaims && self.makes_room() {
+            self.reclaim(&mut draft, pool);
+        }
+        if !draft.is_empty() || ((crowded || self.waits) && lags) {
+            self.send(draft, pool);
+        }
+    }
+
+    /// What the logs have to say. `crowded`: only what makes room, removals too when there is room for that.
+    fn tell_news(&mut self, now: Now, draft: &mut Draft, pool: &Pool, crowded: Option<bool>) {
+        let said = draft.told.len();
+        self.waits = false;
         let slots: Vec<u32> = self.dirty.iter().copied().collect();
         // Where the last group stopped for lack of room, this one begins.
         let begin = slots.partition_point(|slot| *slot < self.commit_from);
@@ -155,32 +217,35 @@ impl Store {
                 continue;
             };
             if !log.news() {
-                let waits = matches!(log.phase, Phase::Removing);
-                if !waits {
+                if !matches!(log.phase, Phase::Removing) {
                     self.dirty.remove(slot);
                 }
                 continue;
             }
-            if crowded && !(matches!(log.phase, Phase::Removing) && roomy) {
+            // A start can't go on without its metadata, and until it does little else leaves the ring.
+            let removed = matches!(log.phase, Phase::Removing);
+            if crowded.is_some_and(|roomy| rank(log) != Rank::Metadata && !(removed && roomy)) {
                 continue;
             }
-            if draft.told[..reclaimed].iter().any(|told| told.log.slot == *slot) || !due(log, now, self.closing) {
+            if draft.told[..said].iter().any(|told| told.log.slot == *slot) || !due(log, now, self.closing) {
                 continue;
             }
-            let state = log.pending.state;
-            if !self.tell(*slot, &mut draft, pool, state) {
-                self.commit_from = *slot;
-                if !draft.is_empty() {
-                    break;
+            let tells = if log.pending.state { Tells::State } else { Tells::News };
+            match self.tell(*slot, draft, pool, tells) {
+                Telling::Told => {}
+                Telling::Full => {
+                    self.commit_from = *slot;
+                    if !draft.is_empty() {
+                        break;
+                    }
+                }
+                Telling::Waits => {
+                    self.waits = true;
+                    if let Some(log) = self.slots[*slot as usize].log.as_deref_mut() {
+                        log.waits = rank(log) != Rank::Metadata;
+                    }
                 }
             }
-        }
-        self.tell_gone(&mut draft);
-        if draft.told.len() > reclaimed || !draft.gone.is_empty() {
-            self.told_news = self.ring().sequence_next;
-        }
-        if !draft.is_empty() || (crowded && lags) {
-            self.send(draft, pool);
         }
     }
 
@@ -192,155 +257,34 @@ impl Store {
         }
     }
 
-    /// Whether saying again what the oldest groups say makes room, and somebody waits for it.
-    fn reclaims(&mut self, now: Now, group: u64) -> bool {
-        let ring = self.ring();
-        let (used, eighth, sequence) = (ring.used(), ring.ring_bytes / 8, ring.sequence_next);
-        // Once everything was said again behind the last news, once more makes no more room.
-        if used <= eighth * 3 || ring.oldest().next().is_none_or(|(oldest, _)| *oldest > self.told_news) {
-            return false;
-        }
-        let news = |slot: &u32| {
-            let log = self.slots[*slot as usize].log.as_deref();
-            log.is_some_and(|log| log.news() && due(log, now, self.closing))
-        };
-        // Without news, room is made for the appends that a crowded ring refuses.
-        if used <= eighth * 4 && self.gone.is_empty() && !self.dirty.iter().any(news) {
-            return false;
-        }
-        // Looked at again now and then: it takes a look at every log.
-        if used > eighth * 4 || self.live.is_none_or(|(_, at)| sequence >= at + LIVE_GROUPS) {
-            let live: usize = self.ring().oldest().map(|(_, who)| self.state_bytes(who)).sum();
-            self.live = Some((live as u64, sequence));
-        }
-        let margin = if used > eighth * 5 { group } else { 2 * group };
-        self.live.is_some_and(|(live, _)| live + margin < used)
-    }
-
-    /// Says again what the oldest groups say.
-    fn reclaim(&mut self, draft: &mut Draft, pool: &mut Pool) {
-        let ring = self.ring();
-        let budget = draft.max / 2;
-        let mut oldest = Vec::new();
-        let mut bytes = 0;
-        for (_, who) in ring.oldest().take(1024) {
-            if bytes >= budget {
-                break;
-            }
-            bytes += self.state_bytes(who);
-            oldest.push(who.clone());
-        }
-        for who in oldest {
-            match who {
-                Needs::Log(slot) => {
-                    if self.slots[slot as usize]
-                        .log
-                        .as_ref()
-                        .is_some_and(|log| log.ready() || (matches!(log.phase, Phase::Removing) && log.jobs == 0))
-                    {
-                        if !self.tell(slot, draft, pool, true) {
-                            // Whole blocks must leave memory first; younger ones would not make room.
-                            self.settle.insert(slot);
-                            return;
-                        }
-                    } else if !self.tell_recovering(slot, draft) {
-                        return;
-                    }
-                }
-                Needs::Unopened(partition) => {
-                    let Some((state, _)) = self.unopened.get(&partition) else { continue };
-                    if !draft.fits(state_bytes(state)) {
-                        return;
-                    }
-                    put_state(draft, state);
-                    draft.unopened.push(partition);
-                }
-                Needs::Removing(dir) => {
-                    if draft.fits(ENTRY_BYTES + dir.len()) {
-                        draft.put(&Entry::Removing { dir: &dir });
-                        draft.removing.push(dir);
-                    }
-                }
-            }
-        }
-    }
-
-    /// A log whose recovery is under way is told as the journal had it. False when it can't be told now.
-    fn tell_recovering(&mut self, slot: u32, draft: &mut Draft) -> bool {
-        let Some(log) = self.slots[slot as usize].log.as_deref() else { return false };
-        let state = match (&log.phase, &log.kept_state) {
-            (Phase::Recovering(recovering), _) => &recovering.state,
-            (Phase::Damaged, Some(state)) => &**state,
-            _ => return false,
-        };
-        if !draft.fits(state_bytes(state)) {
-            return false;
-        }
-        put_state(draft, state);
-        draft.told.push(Told {
-            log: log.id,
-            state: true,
-            start: None,
-            removed: false,
-            extents: Vec::new(),
-            sealed: Vec::new(),
-            holes: false,
-            end: log.flushed,
-            checkpoint: false,
-            stale: Vec::new(),
-        });
-        true
-    }
-
-    pub(crate) fn state_bytes(&self, who: &Needs) -> usize {
-        match who {
-            Needs::Log(slot) => self.slots[*slot as usize].log.as_ref().map_or(0, |log| {
-                if matches!(log.phase, Phase::Removing | Phase::Removed) {
-                    return ENTRY_BYTES + NAME_BYTES_MAX;
-                }
-                Least::none(self.block).plans(log, true).kept(log) + PIECE_BYTES + 64
-            }),
-            Needs::Unopened(partition) => self.unopened.get(partition).map_or(0, |(state, _)| state_bytes(state)),
-            Needs::Removing(dir) => ENTRY_BYTES + dir.len(),
-        }
-    }
-
-    /// Puts one log's news into the draft; false when they do not fit, and then nothing was put.
-    fn tell(&mut self, slot: u32, draft: &mut Draft, pool: &Pool, state: bool) -> bool {
-        let most = self.ring().group_bytes_max();
+    /// Puts what one log has to say into the draft; nothing was put unless `Told`.
+    pub(crate) fn tell(&mut self, slot: u32, draft: &mut Draft, pool: &Pool, tells: Tells) -> Telling {
         let (block, gather) = (self.block, self.config.limits.gather_bytes_max);
         let least = Least::new(block, &self.config.limits, self.config.journal_flush_covers);
-        // When memory or the ring is short, whole blocks go to their files early.
-        let short = pool.left(Account::Tail) < pool.limit(Account::Tail) as usize / 2;
-        let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return true };
+        let Some(log) = self.slots[slot as usize].log.as_deref() else { return Telling::Told };
+        let before = self.live_bytes(log);
         if matches!(log.phase, Phase::Removing) {
-            return tell_removed(log, draft);
+            return self.tell_removed(slot, draft, before);
         }
-        // Whatever a log has in the journal must fit one group when it is said again: past that it waits for its file.
-        let fits = |plans: &Plans| {
-            let whole = plans.kept(log) + HEADER_BYTES + TRAILER_BYTES + NAME_BYTES_MAX;
-            draft.fits(plans.bytes(log, state)) && whole <= most
+        let plans = match self.plans(log, draft, pool, tells) {
+            Ok(plans) => plans,
+            Err(telling) => return telling,
         };
-        let chosen = Some(least.plans(log, state)).filter(|plans| !short && !state && fits(plans));
-        let Some(plans) = chosen.or_else(|| Some(Least::none(block).plans(log, state)).filter(fits)) else {
-            return false;
-        };
+        let live = plans.live(log);
+        draft.live = (draft.live.0 + before, draft.live.1 + live);
+        let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return Telling::Told };
         let mut told = Told {
-            holes: state && log.compaction.holes,
-            log: log.id,
-            state,
+            state: tells != Tells::News,
             start: (log.started != log.start).then_some(log.start),
-            removed: false,
-            extents: Vec::new(),
-            sealed: Vec::new(),
-            end: log.end(),
-            checkpoint: false,
+            end: log.told_end(&plans),
             stale: std::mem::take(&mut log.stale),
+            holes: tells != Tells::News && log.compaction.holes,
+            ..Told::nothing(log, live)
         };
         let inlines: Vec<Vec<Buf>> =
-            log.open.iter().zip(&plans.of).map(|(s, plan)| s.parts(plan.inline_from, s.end)).collect();
-        if state {
-            put_log_state(draft, log, &plans.of, &inlines);
+            log.open.iter().zip(&plans.of).map(|(s, plan)| s.parts(plan.inline_from, plan.to)).collect();
+        if told.state {
+            put_log_state(draft, log, &plans, &inlines);
         } else {
             put_news(draft, log, &plans.of, &inlines);
         }
@@ -358,22 +302,84 @@ impl Store {
                 segment.writing_to = plan.written_to;
                 told.extents.push((segment.base, plan.written_to));
             }
-            segment.declared_to = segment.end;
-            segment.headers_crc = 0;
-            segment.roll_declared = true;
+            segment.declare(plan.to);
         }
-        told.checkpoint = log.checkpoint_due();
+        told.checkpoint = tells != Tells::Again && log.checkpoint_due();
         if told.checkpoint {
             told.stale.extend(log.checkpoint.as_ref().map(|checkpoint| checkpoint.offset));
         }
-        let pending = std::mem::take(&mut log.pending);
+        let end = told.end;
+        let mut pending = std::mem::take(&mut log.pending);
         told.sealed = pending.sealed;
         log.pending.checkpoint = pending.checkpoint;
+        if tells == Tells::Again {
+            pending.epochs.retain(|entry| entry.start >= end);
+            log.pending.epochs = pending.epochs;
+        }
         log.in_flight = true;
         log.cut = None;
-        log.dirty_since = None;
+        if log.open.iter().all(|segment| segment.undeclared() == 0) {
+            (log.dirty_since, log.waits) = (None, false);
+        }
         draft.told.push(told);
-        true
+        Telling::Told
+    }
+
+    /// How a log's segments go out, if they may.
+    fn plans(&self, log: &Log, draft: &Draft, pool: &Pool, tells: Tells) -> Result<Plans, Telling> {
+        let most = self.ring().group_bytes_max();
+        // When memory or the ring is short, whole blocks go to their files early.
+        let short = pool.left(Account::Tail) < pool.limit(Account::Tail) as usize / 2;
+        // Whatever a log has in the journal must fit one group when it is said again: past that it waits for its file.
+        let fits = |plans: &Plans| {
+            let whole = plans.kept(log) + HEADER_BYTES + TRAILER_BYTES + NAME_BYTES_MAX;
+            draft.fits(plans.bytes(log)) && (whole <= most || tells == Tells::Again)
+        };
+        let least = Least::new(self.block, &self.config.limits, self.config.journal_flush_covers);
+        let room = |plans: &Plans| self.room_for(log, draft, plans);
+        let chosen = (!short && tells == Tells::News).then(|| least.plans(log, tells));
+        if let Some(plans) = chosen.filter(|plans| fits(plans) && room(plans)) {
+            return Ok(plans);
+        }
+        let plans = Least::none(self.block).plans(log, tells);
+        match (fits(&plans), room(&plans)) {
+            (true, true) => Ok(plans),
+            (true, false) => Err(Telling::Waits),
+            (false, _) => Err(Telling::Full),
+        }
+    }
+
+    /// Whether the ring may have this much more that is live (`room.rs`).
+    fn room_for(&self, log: &Log, draft: &Draft, plans: &Plans) -> bool {
+        let ring = self.ring();
+        let (before, live) = (self.live_bytes(log), plans.live(log));
+        // Said again it was counted.
+        if plans.tells == Tells::Again || draft.again && live <= before {
+            return true;
+        }
+        let measure = |more: usize, (was, is): (u64, u64)| {
+            let padded = ((draft.bytes() + more) as u64).next_multiple_of(ring.block);
+            ring.measure(padded, (ring.live() + is).saturating_sub(was))
+        };
+        let with = measure(plans.bytes(log), (draft.live.0 + before, draft.live.1 + live));
+        let none = if draft.is_empty() { ring.measure(0, ring.live()) } else { measure(0, draft.live) };
+        with <= ring.measure_max(rank(log)) || with <= none
+    }
+
+    fn tell_removed(&mut self, slot: u32, draft: &mut Draft, before: u64) -> Telling {
+        let Some(log) = self.slots[slot as usize].log.as_deref_mut() else { return Telling::Told };
+        let dir = log.dir_name().map(str::to_owned);
+        let bytes = ENTRY_BYTES + dir.as_ref().map_or(0, String::len);
+        if !draft.fits(bytes) {
+            return Telling::Full;
+        }
+        draft.put(&Entry::Remove { partition: log.partition, dir: dir.as_deref() });
+        draft.live = (draft.live.0 + before, draft.live.1 + bytes as u64);
+        draft.told.push(Told { removed: true, end: log.end(), ..Told::nothing(log, bytes as u64) });
+        log.in_flight = true;
+        // Told once; what follows is the flush's business.
+        log.phase = Phase::Removed;
+        Telling::Told
     }
 
     pub(crate) fn send(&mut self, draft: Draft, pool: &mut Pool) {
@@ -451,15 +457,17 @@ impl Store {
             if let Some((_, since)) = self.unopened.get_mut(&partition) {
                 let before = std::mem::replace(since, flight.sequence);
                 let who = Needs::Unopened(partition);
-                self.ring_mut().release(before, who.clone());
-                self.ring_mut().need(flight.sequence, who);
+                let bytes = self.ring_mut().release(before, who.clone());
+                let seeded = self.unopened.get(&partition).map(|(state, _)| unopened_bytes(state));
+                self.ring_mut().need(flight.sequence, who, bytes.or(seeded).unwrap_or(0));
             }
         }
         for dir in flight.removing {
             if let Some(since) = self.removing.get_mut(&dir) {
                 let before = std::mem::replace(since, flight.sequence);
                 self.ring_mut().release(before, Needs::Removing(dir.clone()));
-                self.ring_mut().need(flight.sequence, Needs::Removing(dir));
+                let bytes = (ENTRY_BYTES + dir.len()) as u64;
+                self.ring_mut().need(flight.sequence, Needs::Removing(dir), bytes);
             }
         }
         for dir in flight.gone {
@@ -482,7 +490,10 @@ impl Store {
         if told.removed {
             return self.removal_declared(told.log, sequence);
         }
-        let before = if told.state { log.since.replace(sequence) } else { None };
+        let before = log.since;
+        if told.state {
+            log.since = Some(sequence);
+        }
         log.hold &= !told.state;
         log.compaction.holes_declared |= told.holes;
         for (base, written_to) in &told.extents {
@@ -509,12 +520,12 @@ impl Store {
         if news {
             self.events.push(StoreEvent::Flushed { log: told.log, end });
         }
-        if told.state {
-            let who = Needs::Log(told.log.slot);
-            if let Some(before) = before {
-                self.ring_mut().release(before, who.clone());
-            }
-            self.ring_mut().need(sequence, who);
+        let who = Needs::Log(told.log.slot);
+        if let Some(before) = before.filter(|_| told.state) {
+            self.ring_mut().release(before, who.clone());
+        }
+        if let Some(since) = if told.state { Some(sequence) } else { before } {
+            self.ring_mut().need(since, who, told.live);
         }
         if due {
             self.dirty.insert(told.log.slot);
@@ -526,7 +537,7 @@ impl Store {
 }
 
 /// Whether a log's news may go out now.
-fn due(log: &Log, now: Now, closing: bool) -> bool {
+pub(crate) fn due(log: &Log, now: Now, closing: bool) -> bool {
     let undeclared: u32 = log.open.iter().map(OpenSegment::undeclared).sum();
     closing || log.pending.any() || log.config.flush == FlushMode::Group || undeclared >= ASYNC_BYTES || {
         due_at(log).is_none_or(|at| at <= now.mono)
@@ -539,55 +550,39 @@ pub(crate) fn due_at(log: &Log) -> Option<Instant> {
     log.dirty_since.filter(|_| flush == FlushMode::Async).map(|since| since.plus_ms(ASYNC_MS))
 }
 
-fn tell_removed(log: &mut Log, draft: &mut Draft) -> bool {
-    let dir = log.dir_name().map(str::to_owned);
-    if !draft.fits(ENTRY_BYTES + dir.as_ref().map_or(0, String::len)) {
-        return false;
-    }
-    draft.put(&Entry::Remove { partition: log.partition, dir: dir.as_deref() });
-    draft.told.push(Told {
-        log: log.id,
-        state: false,
-        start: None,
-        removed: true,
-        extents: Vec::new(),
-        sealed: Vec::new(),
-        holes: false,
-        end: log.end(),
-        checkpoint: false,
-        stale: Vec::new(),
-    });
-    log.in_flight = true;
-    // Told once; what follows is the flush's business.
-    log.phase = Phase::Removed;
-    true
+/// The metadata log alone has space reserved.
+fn rank(log: &Log) -> Rank {
+    if log.config.reserve_bytes > 0 { Rank::Metadata } else { Rank::Other }
 }
 
 fn piece<'a>(segment: &OpenSegment, plan: &Plan, inline: &'a [Buf]) -> Piece<'a> {
+    let news = plan.to == segment.end;
     Piece {
         base: segment.base,
         extent_from: segment.written_to,
         written_to: plan.written_to,
         declared_from: segment.declared_to,
-        headers_crc: segment.headers_crc,
+        headers_crc: if news { segment.headers_crc } else { 0 },
         inline_from: plan.inline_from,
         inline: Batches::Parts(inline),
-        next: segment.next,
+        next: if news { segment.next } else { segment.declared_next },
     }
 }
 
-fn put_log_state(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<Buf>]) {
-    let pieces = log.open.iter().zip(plans).zip(inlines);
+fn put_log_state(draft: &mut Draft, log: &Log, plans: &Plans, inlines: &[Vec<Buf>]) {
+    let pieces = log.open.iter().zip(&plans.of).zip(inlines);
+    let end = log.told_end(plans);
+    let epochs = log.epochs.entries().iter().filter(|entry| plans.tells == Tells::State || entry.start < end);
     draft.put(&Entry::State {
         partition: log.partition,
         dir: log.dir_name(),
         start: log.start,
         sealed: !log.sealed.is_empty(),
         holes: log.compaction.holes,
-        epochs: log.epochs.entries().iter().map(|entry| (entry.epoch, entry.start)).collect(),
+        epochs: epochs.map(|entry| (entry.epoch, entry.start)).collect(),
         pieces: pieces.map(|((segment, plan), inline)| piece(segment, plan, inline)).collect(),
     });
-    put_checkpoint(draft, log.partition, log.checkpoint_told(true));
+    put_checkpoint(draft, log.partition, log.checkpoint_told(plans.tells));
 }
 
 fn put_checkpoint(draft: &mut Draft, partition: Partition, checkpoint: Option<&Checkpoint>) {
@@ -615,7 +610,7 @@ fn put_news(draft: &mut Draft, log: &Log, plans: &[Plan], inlines: &[Vec<Buf>]) 
     for base in &log.pending.sealed {
         draft.put(&Entry::Sealed { partition, base: *base });
     }
-    put_checkpoint(draft, partition, log.checkpoint_told(false));
+    put_checkpoint(draft, partition, log.checkpoint_told(Tells::News));
 }
 
 pub(crate) fn state_bytes(state: &crate::LogState) -> usize {

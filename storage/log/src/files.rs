@@ -14,6 +14,7 @@ use crate::index::SegmentIndex;
 use crate::jobs::{Job, Step, Then};
 use crate::log::{Dir, Log};
 use crate::partition_metadata;
+use crate::plan::Tells;
 use crate::segment::{OpenSegment, SealedSegment, SegmentFile, file_name};
 use crate::spares::Spare;
 use crate::store::Store;
@@ -340,7 +341,7 @@ impl Store {
         let rest = rest_writes(segment, file, pool, block, gather)?;
         let mut contents = segment.index_files(&segment.index).to_vec();
         // A checkpoint at the very end has made it, and needs it until the seal is told.
-        if log.checkpoint_told(true).is_none_or(|checkpoint| checkpoint.offset != next) {
+        if log.checkpoint_told(Tells::State).is_none_or(|checkpoint| checkpoint.offset != next) {
             let bytes = segment.rolled.as_ref().map_or_else(Vec::new, |rolled| rolled.snapshot.clone());
             contents.push(SmallFile { name: file_name(next, "snapshot"), from: 0, bytes });
         }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringmain_types::{Offset, Partition};
 
-use crate::entry::{Checkpoint, Entries, Entry, LogState, Malformed, Piece, SegmentState};
+use crate::entry::{Checkpoint, EPOCH_BYTES, Entries, Entry, LogState, Malformed, PIECE_BYTES, Piece, SegmentState};
+use crate::room::unopened_bytes;
 
 /// An extent that the newest group tells of: it may be torn, for nobody is known to have been told of that group.
 #[derive(Clone, Debug)]
@@ -50,6 +51,23 @@ impl Undo {
             | Undo::Rolled(partition)
             | Undo::Sealed { partition, .. }
             | Undo::Checkpoint(partition, _) => *partition,
+        }
+    }
+}
+
+impl Undo {
+    /// Of what it puts back.
+    fn bytes(&self) -> u64 {
+        match self {
+            Undo::State(_, before, _) => before.as_deref().map_or(0, unopened_bytes),
+            Undo::Piece { inline: Inline::Was(bytes), .. } => bytes.len() as u64,
+            Undo::Epochs(_, epochs) => (epochs.len() * EPOCH_BYTES) as u64,
+            Undo::Sealed { segment, checkpoint, .. } => {
+                let checkpoint = checkpoint.as_deref().map_or(0, Checkpoint::entry_bytes);
+                (PIECE_BYTES + segment.inline.len() + checkpoint) as u64
+            }
+            Undo::Checkpoint(_, before) => before.as_deref().map_or(0, Checkpoint::entry_bytes) as u64,
+            Undo::Piece { .. } | Undo::Start(..) | Undo::Rolled(_) => 0,
         }
     }
 }
@@ -117,6 +135,12 @@ impl Fold {
         }
         kept.reverse();
         self.undo = kept;
+    }
+
+    /// What `revert` makes the states larger by, at most.
+    pub fn taken_back_bytes(&self, drops: &BTreeSet<Partition>) -> u64 {
+        let dropped = self.undo.iter().filter(|(_, step)| drops.contains(&step.partition()));
+        dropped.map(|(_, step)| step.bytes()).sum()
     }
 
     fn undo_step(&mut self, step: Undo) {

@@ -6,7 +6,7 @@
 //! Space is used again only when a group that names a younger `horizon` is flushed: whatever a torn write destroys then is
 //! something that the newest intact group does not need.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use ringmain_disk::FileId;
 use ringmain_types::{Partition, ShardId};
@@ -166,7 +166,7 @@ pub(crate) struct Group {
 }
 
 /// The ring's bookkeeping. Groups of `groups` are in the file and may not be overwritten.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Journal {
     pub file: FileId,
     pub nonce: u64,
@@ -181,7 +181,12 @@ pub(crate) struct Journal {
     pub groups: VecDeque<Group>,
     /// The horizon stays here, whatever is needed.
     pub floor: Option<u64>,
-    needs: BTreeSet<(u64, Needs)>,
+    /// What was left at the ring's end when it last came round.
+    skipped: u64,
+    /// With the bytes that saying it again takes, whatever the next life finds (`room.rs`).
+    needs: BTreeMap<(u64, Needs), u64>,
+    /// Of all of them.
+    live: u64,
 }
 
 impl Journal {
@@ -197,7 +202,9 @@ impl Journal {
             flushed: 0,
             groups: VecDeque::new(),
             floor: None,
-            needs: BTreeSet::new(),
+            skipped: 0,
+            needs: BTreeMap::new(),
+            live: 0,
         }
     }
 
@@ -213,6 +220,19 @@ impl Journal {
             Some(first) if first.at < self.head => self.head - first.at,
             Some(first) => self.ring_bytes - first.at + self.head,
         }
+    }
+
+    /// Of `used`, what groups have: what was skipped at the end is no group's.
+    pub fn kept_bytes(&self) -> u64 {
+        let round = self.groups.front().is_some_and(|first| first.at >= self.head);
+        self.used() - if round { self.skipped } else { 0 }
+    }
+
+    /// Of `kept_bytes`, what is needed still: the rest goes with the next group that names the horizon.
+    pub fn needed_bytes(&self) -> u64 {
+        let horizon = self.horizon();
+        let Some(first) = self.groups.iter().find(|group| group.sequence >= horizon) else { return 0 };
+        if first.at < self.head { self.head - first.at } else { self.ring_bytes - first.at + self.head - self.skipped }
     }
 
     /// Where a group of `bytes` (whole blocks) may go; never split across the end, never up to the oldest kept one.
@@ -242,6 +262,9 @@ impl Journal {
         let sequence = self.sequence_next;
         self.sequence_next += 1;
         self.groups.push_back(Group { sequence, at });
+        if at == 0 {
+            self.skipped = if self.head == 0 { 0 } else { self.ring_bytes - self.head };
+        }
         self.head = at + bytes;
         if self.head == self.ring_bytes {
             self.head = 0;
@@ -249,20 +272,35 @@ impl Journal {
         sequence
     }
 
-    pub fn need(&mut self, sequence: u64, who: Needs) {
-        self.needs.insert((sequence, who));
+    /// From group `sequence` on; saying it again takes `bytes`.
+    pub fn need(&mut self, sequence: u64, who: Needs, bytes: u64) {
+        let before = self.needs.insert((sequence, who), bytes);
+        self.live = self.live + bytes - before.unwrap_or(0);
     }
-    pub fn release(&mut self, sequence: u64, who: Needs) {
-        self.needs.remove(&(sequence, who));
+    /// The bytes that it took; none when it was not needed.
+    pub fn release(&mut self, sequence: u64, who: Needs) -> Option<u64> {
+        let bytes = self.needs.remove(&(sequence, who));
+        self.live -= bytes.unwrap_or(0);
+        bytes
+    }
+    pub fn bytes(&self, sequence: u64, who: Needs) -> u64 {
+        self.needs.get(&(sequence, who)).copied().unwrap_or(0)
+    }
+    /// Of all that is needed: what saying it again takes.
+    pub fn live(&self) -> u64 {
+        self.live
     }
     /// Who holds the horizon back, oldest first.
     pub fn oldest(&self) -> impl Iterator<Item = &(u64, Needs)> {
-        self.needs.iter()
+        self.needs.keys()
+    }
+    pub fn oldest_bytes(&self) -> impl Iterator<Item = (&(u64, Needs), u64)> {
+        self.needs.iter().map(|(need, bytes)| (need, *bytes))
     }
 
     /// The oldest group that is needed; the next one's sequence when none is.
     pub fn horizon(&self) -> u64 {
-        let needed = self.needs.first().map_or(self.sequence_next, |(sequence, _)| *sequence);
+        let needed = self.needs.first_key_value().map_or(self.sequence_next, |((sequence, _), _)| *sequence);
         self.floor.map_or(needed, |floor| floor.min(needed))
     }
 
@@ -308,14 +346,14 @@ mod tests {
         assert_eq!((ring.used(), ring.head), (9 * 512, 9 * 512));
         assert_eq!(ring.place(512), Some(9 * 512), "the last block");
         assert_eq!(ring.place(2 * 512), None, "it is not split, and group 1 is kept");
-        ring.need(2, Needs::Log(1));
+        ring.need(2, Needs::Log(1), 100);
         ring.trim(ring.horizon());
         assert_eq!(ring.place(2 * 512), Some(0), "group 1 may go");
         assert_eq!(ring.place(3 * 512), None, "but the head never meets the oldest");
         assert_eq!(ring.room(), 2 * 512);
         ring.push(0, 2 * 512);
         assert_eq!(ring.used(), 9 * 512);
-        ring.release(2, Needs::Log(1));
+        assert_eq!((ring.live(), ring.release(2, Needs::Log(1)), ring.live()), (100, Some(100), 0));
         ring.trim(ring.horizon());
         assert_eq!(ring.groups.len(), 1, "the newest stays");
     }

@@ -9,6 +9,7 @@ use ringmain_types::*;
 use crate::compaction::LogCompaction;
 use crate::entry::{Checkpoint, LogState, SegmentState};
 use crate::epochs::{EpochStart, LeaderEpochs};
+use crate::plan::Plans;
 use crate::producer::{ProducerState, Verdict};
 use crate::recover::Recovering;
 use crate::segment::{OpenSegment, Rolled, SealedSegment};
@@ -105,6 +106,8 @@ pub(crate) struct Log {
     pub at_rest: bool,
     /// Of the oldest undeclared append.
     pub dirty_since: Option<Instant>,
+    /// What it has to say waits for room in the ring: it takes little more until then.
+    pub waits: bool,
     /// Jobs under way.
     pub jobs: u32,
     /// No space on the device; asked again at this time.
@@ -154,6 +157,7 @@ impl Log {
             hold: false,
             at_rest: false,
             dirty_since: None,
+            waits: false,
             jobs: 0,
             full_until: None,
             compaction: LogCompaction::default(),
@@ -171,6 +175,16 @@ impl Log {
     }
     pub fn end(&self) -> Offset {
         self.active().next
+    }
+    /// The offset behind what a group tells.
+    pub fn told_end(&self, plans: &Plans) -> Offset {
+        let told = self.open.iter().zip(&plans.of).next_back();
+        told.map_or(
+            self.end(),
+            |(segment, plan)| {
+                if plan.to == segment.end { segment.next } else { segment.declared_next }
+            },
+        )
     }
     pub fn segment_mut(&mut self, base: Offset) -> Option<&mut OpenSegment> {
         self.open.iter_mut().find(|segment| segment.base == base)

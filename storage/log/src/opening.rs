@@ -16,6 +16,7 @@ use crate::commit::{Draft, put_state, state_bytes};
 use crate::entry::{ENTRY_BYTES, Entry, LogState};
 use crate::fold::{Check, Fold};
 use crate::journal::{GroupHeader, HEADER_BYTES, Journal, NEWER_FORMAT, Needs, Super, TRAILER_BYTES, checked_entries};
+use crate::room::{Rank, unopened_bytes};
 use crate::scan::Scanner;
 use crate::segment::file_name;
 use crate::store::{Doing, Store};
@@ -442,12 +443,18 @@ impl Store {
         Ok(true)
     }
 
-    /// No place is left for a group that says what was torn. The group before, whose blocks they were, was never flushed whole: then
-    /// all of it was never there.
+    /// There is no room for a group that says what was torn: no place, or what it takes back was said again behind it, so that more
+    /// would be live than may be (`room.rs`). The group before, whose blocks they were, was never flushed whole: then all of it was
+    /// never there.
     fn cramped(&self, opening: &Opening) -> bool {
         let Some(found) = opening.found else { return false };
         let bytes = HEADER_BYTES + TRAILER_BYTES + opening.dropped.len() * ENTRY_BYTES;
-        ring_of(opening, &found).place((bytes as u64).next_multiple_of(found.block_bytes.into())).is_none()
+        let ring = ring_of(opening, &found);
+        let padded = (bytes as u64).next_multiple_of(ring.block);
+        let removing: usize = opening.fold.removing.keys().map(|dir| ENTRY_BYTES + dir.len()).sum();
+        let states: u64 = opening.fold.states.values().map(unopened_bytes).sum();
+        let live = states + opening.fold.taken_back_bytes(&opening.dropped) + removing as u64;
+        ring.place(padded).is_none() || ring.measure(padded, live) > ring.measure_max(Rank::Metadata)
     }
 
     /// The first group of this life, if there is something to say: it takes back what was torn, and its flush makes sure of the rest.
@@ -456,10 +463,11 @@ impl Store {
         let Some(found) = opening.found else { return };
         let mut ring = ring_of(&opening, &found);
         for (partition, since) in &opening.fold.since {
-            ring.need(*since, Needs::Unopened(*partition));
+            let bytes = opening.fold.states.get(partition).map_or(0, unopened_bytes);
+            ring.need(*since, Needs::Unopened(*partition), bytes);
         }
         for (dir, since) in &opening.fold.removing {
-            ring.need(*since, Needs::Removing(dir.clone()));
+            ring.need(*since, Needs::Removing(dir.clone()), (ENTRY_BYTES + dir.len()) as u64);
         }
         self.told_news = ring.sequence_next;
         self.journal = Some(ring);

@@ -4,6 +4,7 @@ use ringmain_types::Limits;
 
 use crate::entry::{Checkpoint, ENTRY_BYTES, EPOCH_BYTES, PIECE_BYTES};
 use crate::log::Log;
+use crate::room::WORDS_BYTES;
 use crate::segment::OpenSegment;
 
 /// How one segment's news go out.
@@ -11,6 +12,19 @@ use crate::segment::OpenSegment;
 pub(crate) struct Plan {
     pub written_to: u32,
     pub inline_from: u32,
+    /// Where what the group tells ends.
+    pub to: u32,
+}
+
+/// How much of a log a group tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tells {
+    /// What no group told yet.
+    News,
+    /// Everything.
+    State,
+    /// What was told before, again.
+    Again,
 }
 
 /// Fewer bytes of whole blocks than this stay inline.
@@ -43,37 +57,41 @@ impl Least {
         if self.covers { segment.overwritten } else { 0 }
     }
 
-    /// Of one segment. `hold`: no block may be written now. `state`: all that is inline is said again.
-    pub fn plan(&self, segment: &OpenSegment, hold: bool, state: bool) -> Plan {
-        let blocks_to = (segment.end / self.block * self.block).min(segment.allocated);
+    /// Of one segment. `hold`: no block may be written now.
+    pub fn plan(&self, segment: &OpenSegment, hold: bool, tells: Tells) -> Plan {
+        let to = if tells == Tells::Again { segment.declared_to } else { segment.end };
+        let blocks_to = (to / self.block * self.block).min(segment.allocated);
         let ready = segment.file_id().is_some() && !hold;
         let sealing = segment.rolled.as_ref().is_some_and(|rolled| rolled.sealing);
         let least = if blocks_to <= self.covered_to(segment) { self.covered } else { self.fresh };
         let extent = ready && !sealing && blocks_to > segment.written_to && blocks_to - segment.written_to >= least;
         let written_to = if extent { blocks_to } else { segment.written_to };
-        let inline_from = if extent || state { written_to } else { segment.declared_to };
-        Plan { written_to, inline_from }
+        let inline_from = if extent || tells != Tells::News { written_to } else { segment.declared_to };
+        Plan { written_to, inline_from, to }
     }
 
-    /// Of a log's open segments.
-    pub fn plans(&self, log: &Log, state: bool) -> Plans {
+    /// Of a log's open segments; again only of those that a group told of, and of a first one, for there is always one.
+    pub fn plans(&self, log: &Log, tells: Tells) -> Plans {
         let hold = log.hold || log.at_rest;
-        Plans { of: log.open.iter().map(|segment| self.plan(segment, hold, state)).collect() }
+        let told = |at: usize, segment: &OpenSegment| tells != Tells::Again || at == 0 || segment.roll_declared;
+        let segments = log.open.iter().enumerate().take_while(|(at, segment)| told(*at, segment));
+        Plans { tells, of: segments.map(|(_, segment)| self.plan(segment, hold, tells)).collect() }
     }
 }
 
 /// Of a log's open segments, oldest first.
 #[derive(Debug)]
 pub(crate) struct Plans {
+    pub tells: Tells,
     pub of: Vec<Plan>,
 }
 
 impl Plans {
     /// What a group needs for this, in bytes; at most.
-    pub fn bytes(&self, log: &Log, state: bool) -> usize {
-        let inline: usize = log.open.iter().zip(&self.of).map(|(s, plan)| (s.end - plan.inline_from) as usize).sum();
-        let pieces = inline + log.open.len() * PIECE_BYTES + checkpoint_bytes(log, state);
-        if state {
+    pub fn bytes(&self, log: &Log) -> usize {
+        let inline: usize = self.of.iter().map(|plan| (plan.to - plan.inline_from) as usize).sum();
+        let pieces = inline + self.of.len() * PIECE_BYTES + checkpoint_bytes(log, self.tells);
+        if self.tells != Tells::News {
             let epochs = log.epochs.entries().len() * EPOCH_BYTES;
             return pieces + ENTRY_BYTES + epochs + log.dir_name().map_or(0, str::len);
         }
@@ -83,14 +101,20 @@ impl Plans {
 
     /// What the journal has of the log afterwards, beside a name.
     pub fn kept(&self, log: &Log) -> usize {
-        let inline: usize = log.open.iter().zip(&self.of).map(|(s, plan)| (s.end - plan.written_to) as usize).sum();
-        let entries = ENTRY_BYTES + log.epochs.entries().len() * EPOCH_BYTES + checkpoint_bytes(log, true);
-        inline + log.open.len() * PIECE_BYTES + entries
+        let inline: usize = self.of.iter().map(|plan| (plan.to - plan.written_to) as usize).sum();
+        let tells = if self.tells == Tells::Again { Tells::Again } else { Tells::State };
+        let entries = ENTRY_BYTES + log.epochs.entries().len() * EPOCH_BYTES + checkpoint_bytes(log, tells);
+        inline + self.of.len() * PIECE_BYTES + entries
+    }
+
+    /// With its name, and what it may grow by: what saying the log again takes from then on.
+    pub fn live(&self, log: &Log) -> u64 {
+        (self.kept(log) + log.dir_name().map_or(0, str::len) + WORDS_BYTES) as u64
     }
 }
 
-fn checkpoint_bytes(log: &Log, state: bool) -> usize {
-    log.checkpoint_told(state).map_or(0, Checkpoint::entry_bytes)
+fn checkpoint_bytes(log: &Log, tells: Tells) -> usize {
+    log.checkpoint_told(tells).map_or(0, Checkpoint::entry_bytes)
 }
 
 #[cfg(test)]
@@ -116,21 +140,21 @@ mod tests {
 
     #[test]
     fn fresh_extents_wait_for_more_than_covered_ones() {
-        let inline = Plan { written_to: 1024, inline_from: 2000 };
-        let blocks = |to| Plan { written_to: to, inline_from: to };
         let cases = [
-            (2047, 1 << 16, true, inline),
-            (2050, 1 << 16, true, blocks(2048)),
-            (2050, 1 << 16, false, inline),
-            (2050, 2048, true, blocks(2048)),
-            (2560, 2048, true, inline),
-            (5119, 0, true, inline),
-            (5121, 0, true, blocks(5120)),
-            (5121, 0, false, blocks(5120)),
+            (2047, 1 << 16, true, None),
+            (2050, 1 << 16, true, Some(2048)),
+            (2050, 1 << 16, false, None),
+            (2050, 2048, true, Some(2048)),
+            (2560, 2048, true, None),
+            (5119, 0, true, None),
+            (5121, 0, true, Some(5120)),
+            (5121, 0, false, Some(5120)),
         ];
-        for (end, overwritten, covers, want) in cases {
+        for (end, overwritten, covers, blocks) in cases {
             let least = Least::new(BLOCK, &limits(), covers);
-            assert_eq!(least.plan(&segment(end, overwritten), false, false), want, "{end} {overwritten} {covers}");
+            let want = Plan { written_to: blocks.unwrap_or(1024), inline_from: blocks.unwrap_or(2000), to: end };
+            let plan = least.plan(&segment(end, overwritten), false, Tells::News);
+            assert_eq!(plan, want, "{end} {overwritten} {covers}");
         }
     }
 
@@ -138,16 +162,18 @@ mod tests {
     fn a_small_journal_lowers_it() {
         let limits = Limits { journal_bytes: 32 * 2048, ..limits() };
         let least = Least::new(BLOCK, &limits, true);
-        assert_eq!(least.plan(&segment(3071, 0), false, false), Plan { written_to: 1024, inline_from: 2000 });
-        assert_eq!(least.plan(&segment(3073, 0), false, false), Plan { written_to: 3072, inline_from: 3072 });
+        assert_eq!(least.plan(&segment(3071, 0), false, Tells::News).written_to, 1024);
+        assert_eq!(least.plan(&segment(3073, 0), false, Tells::News).written_to, 3072);
     }
 
     #[test]
     fn a_state_says_all_that_the_file_does_not_have() {
+        let plan = |written_to, to| Plan { written_to, inline_from: written_to, to };
         let least = Least::new(BLOCK, &limits(), true);
-        assert_eq!(least.plan(&segment(2560, 0), false, true), Plan { written_to: 1024, inline_from: 1024 });
+        assert_eq!(least.plan(&segment(2560, 0), false, Tells::State), plan(1024, 2560));
         let none = Least::none(BLOCK);
-        assert_eq!(none.plan(&segment(2560, 0), false, true), Plan { written_to: 2560, inline_from: 2560 });
-        assert_eq!(none.plan(&segment(2560, 0), true, true), Plan { written_to: 1024, inline_from: 1024 });
+        assert_eq!(none.plan(&segment(2560, 0), false, Tells::State), plan(2560, 2560));
+        assert_eq!(none.plan(&segment(2560, 0), true, Tells::State), plan(1024, 2560));
+        assert_eq!(none.plan(&segment(2560, 0), false, Tells::Again), plan(1536, 2000), "no news");
     }
 }

@@ -791,7 +791,7 @@ fn adopt(open: &mut OpenSegment, state: &SegmentState, chunk: Option<Chunk>, fil
     open.next = state.next;
     open.written_to = state.written_to;
     open.writing_to = state.written_to;
-    open.declared_to = open.end;
+    (open.declared_to, open.declared_next) = (open.end, open.next);
     open.chunks.extend(chunk);
     open.file = file.map_or(SegmentFile::None, SegmentFile::Ready);
     open.allocated = state.written_to;

@@ -9,6 +9,7 @@ use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk};
 use ringmain_types::*;
 
 use crate::StoreEvent;
+use crate::entry::ENTRY_BYTES;
 use crate::jobs::{Job, Step, Then};
 use crate::journal::Needs;
 use crate::leftovers::OWNER;
@@ -40,7 +41,8 @@ impl Store {
         self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(closes)], Then::Nothing));
         match dir {
             Some(dir) => {
-                self.ring_mut().need(sequence, Needs::Removing(dir.clone()));
+                let bytes = (ENTRY_BYTES + dir.len()) as u64;
+                self.ring_mut().need(sequence, Needs::Removing(dir.clone()), bytes);
                 self.removing.insert(dir.clone(), sequence);
                 self.removals.insert(dir.clone(), Removal { log: id, marks });
                 self.remove_directory(dir);

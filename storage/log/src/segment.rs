@@ -47,6 +47,8 @@ pub(crate) struct OpenSegment {
     pub writing_to: u32,
     /// Up to here groups say what the segment holds, the one in flight included.
     pub declared_to: u32,
+    /// The offset behind that.
+    pub declared_next: Offset,
     /// Over the headers of the batches behind `declared_to`.
     pub headers_crc: u32,
     pub chunks: VecDeque<Chunk>,
@@ -80,6 +82,7 @@ impl OpenSegment {
             written_to: 0,
             writing_to: 0,
             declared_to: 0,
+            declared_next: base,
             headers_crc: 0,
             chunks: VecDeque::new(),
             index: SegmentIndex::new(base, index_bytes),
@@ -168,6 +171,14 @@ impl OpenSegment {
         match self.file {
             SegmentFile::Ready(file) => Some(file),
             SegmentFile::None | SegmentFile::Making => None,
+        }
+    }
+
+    /// A group tells of it up to `to`: what was declared before, or all.
+    pub fn declare(&mut self, to: u32) {
+        self.roll_declared = true;
+        if to == self.end {
+            (self.declared_to, self.declared_next, self.headers_crc) = (self.end, self.next, 0);
         }
     }
 

@@ -21,6 +21,7 @@ use crate::opening::{Opening, Resume};
 use crate::read::Reads;
 use crate::recover::Recovering;
 use crate::removal::Removal;
+use crate::segment::OpenSegment;
 use crate::spares::Spares;
 use crate::{AppendAs, AppendError, Appended, LogConfig, ProducerView, StoreConfig, StoreEvent};
 
@@ -80,6 +81,8 @@ pub struct Store {
     pub(crate) compaction: Compaction,
     /// Bytes that saying everything again would take, and the group before which that was estimated.
     pub(crate) live: Option<(u64, u64)>,
+    /// The last group left out news for which the ring has no room.
+    pub(crate) waits: bool,
     /// The newest group says something, and no younger one says that it was flushed.
     pub(crate) unconfirmed: bool,
     /// The last group that said anything new.
@@ -133,6 +136,7 @@ impl Store {
             spares: Spares::default(),
             compaction: Compaction::default(),
             live: None,
+            waits: false,
             unconfirmed: false,
             told_news: 0,
             jobs: Jobs::default(),
@@ -164,8 +168,8 @@ impl Store {
         match self.unopened.remove(&partition) {
             Some((state, since)) => {
                 if let Some(ring) = &mut self.journal {
-                    ring.release(since, Needs::Unopened(partition));
-                    ring.need(since, Needs::Log(slot));
+                    let bytes = ring.release(since, Needs::Unopened(partition));
+                    ring.need(since, Needs::Log(slot), bytes.unwrap_or(0));
                 }
                 log.since = Some(since);
                 log.pending.state = false;
@@ -238,7 +242,8 @@ impl Store {
             log.refuse(batches, &how);
             return Err(AppendError::NoSpace);
         }
-        if crowded || log.open.len() > OPEN_SEGMENTS_MAX {
+        let undeclared: u32 = log.open.iter().map(OpenSegment::undeclared).sum();
+        if crowded || log.waits && undeclared >= trickle || log.open.len() > OPEN_SEGMENTS_MAX {
             log.refuse(batches, &how);
             return Err(AppendError::Memory(Refused { account: Account::Tail, wanted: batches.bytes.len(), left: 0 }));
         }
@@ -301,6 +306,12 @@ impl Store {
         if let Some(log) = self.log(id) {
             log.producers.views(out);
         }
+    }
+    /// For checks: the newest flushed group, unless it is `known`, and whether there is room to say again all that is live then
+    /// (`room.rs`). None while a group is in flight.
+    pub fn ring_room(&self, known: u64) -> Option<(u64, bool)> {
+        let ring = self.journal.as_ref().filter(|_| self.flight.is_none() && self.resume.is_none())?;
+        (ring.flushed != known).then(|| (ring.flushed, ring.has_room_to_say_again()))
     }
     pub fn fenced(&self) -> Option<&DiskError> {
         self.fenced.as_ref()

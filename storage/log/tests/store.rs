@@ -475,3 +475,62 @@ fn many_lives() {
     }
     assert!(given > 20 && taken > 10, "{given} spares made, {taken} used");
 }
+
+/// A ring of logs that have no files, for the disk is full, and starts that are cut off again and again, each with a word of the
+/// metadata: the next one ends all the same, and so does what waited.
+#[test]
+fn a_start_ends_however_many_were_cut_off() {
+    let metadata = partition(1, 0);
+    let word = |world: &mut World| {
+        world.config.reserve_bytes = 512;
+        let id = world.create(metadata, "metadata-0");
+        world.config.reserve_bytes = 0;
+        world.settle();
+        let (end, known) = (world.store.end(id).0, world.logs.get_mut(&metadata).unwrap());
+        assert!(known.flushed <= end && end <= known.end);
+        known.batches.split_off(&end);
+        (known.end, known.flushed) = (end, end);
+        world.append(metadata, &batch(1, 50, 0, 1000, None))
+    };
+    for seed in 0..40 {
+        let mut world = World::new(seed);
+        world.settle();
+        world.disk.full = true;
+        word(&mut world).unwrap();
+        for n in 0..10 {
+            world.create(partition(2, n), &format!("t-{n}"));
+        }
+        for n in 0..200 {
+            let (p, bytes) = (partition(2, n % 10), 50 + world.random.below(600) as usize);
+            let _ = world.append(p, &batch(1, bytes, n as u8, 1000, None));
+            if world.random.below(2) == 0 {
+                world.turn();
+            }
+        }
+        for _ in 0..12 {
+            strike(&mut world);
+            cut_off_starts(&mut world);
+            world.settle();
+            assert!(world.opened, "seed {seed}");
+            let _ = word(&mut world);
+            for _ in 0..world.random.below(20) {
+                world.turn();
+            }
+        }
+        strike(&mut world);
+        world.recover_and_check();
+        world.disk.full = false;
+        for _ in 0..3 {
+            world.now.mono = world.now.mono.plus_ms(1000);
+            world.settle();
+        }
+        for p in world.ids.keys().copied().collect::<Vec<_>>() {
+            world.append(p, &batch(1, 600, 9, 1000, None)).unwrap_or_else(|e| panic!("seed {seed}: {p:?}: {e:?}"));
+            world.settle();
+            let known = &world.logs[&p];
+            assert_eq!(known.flushed, known.end, "seed {seed}: {p:?} waits for ever");
+        }
+        world.crash();
+        world.recover_and_check();
+    }
+}

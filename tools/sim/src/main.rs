@@ -240,7 +240,16 @@ fn many(seeds: &[u64]) -> bool {
     });
     tally.print(started);
     println!("{} passed, {} failed", tally.histories, failures.len());
-    failures.is_empty()
+    print_failed("seeds", failures.iter().map(|(_, violation)| violation.seed.to_string()))
+}
+
+/// The last line says what failed, however much was printed since. True when nothing did.
+fn print_failed(what: &str, failed: impl Iterator<Item = String>) -> bool {
+    let failed: Vec<String> = failed.collect();
+    if !failed.is_empty() {
+        println!("failed: {what} {}", failed.join(", "));
+    }
+    failed.is_empty()
 }
 
 /// The same short history again and again, its power cut one point later each time, until there is no such point.
@@ -261,5 +270,5 @@ fn cuts(seed: u64) -> bool {
         tally.histories,
         failures.len()
     );
-    failures.is_empty() && tally.histories > 0
+    print_failed("histories:", failures.into_iter().map(|(command, _)| command)) && tally.histories > 0
 }

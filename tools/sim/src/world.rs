@@ -5,13 +5,14 @@
 //!   -> clean stop, start, audit again -> end
 //! ```
 
+mod process;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use ringmain_disk::DiskError;
 use ringmain_log::{CompactionStats, Damage};
 use ringmain_session::Close;
-use ringmain_shard::{Config, Effects, Note, Shard, turn};
-use ringmain_types::{BrokerId, DirId, ErrorCode, Instant, Now, Offset, Partition, ShardId, WallMs};
+use ringmain_shard::{Effects, Note, Shard, turn};
+use ringmain_types::{ErrorCode, Instant, Now, Offset, Partition, ShardId, WallMs};
 
 use crate::clients::{self, Action, Client, Context};
 use crate::digest::Digest;
@@ -23,7 +24,7 @@ use crate::ledger::{Broken, Ledger};
 use crate::mesh::SimMesh;
 use crate::network::{self, Network};
 use crate::random::Random;
-use crate::reshard::{self, Layout, Outcome, Reshard};
+use crate::reshard::{self, Layout, Reshard};
 use crate::trace::Trace;
 
 /// 2026-01-01.
@@ -85,6 +86,8 @@ struct Core {
     next_turn_ns: u64,
     /// Until then it does not run.
     paused_until_ns: u64,
+    /// The newest group of its journal that was looked at.
+    group: u64,
     ready: bool,
     stopped: bool,
     compaction: CompactionStats,
@@ -370,6 +373,13 @@ impl World {
             more = shard.background(now, self.plan.limits.background_bytes_per_turn, &mut core.effects);
             ringmain_shard::Hands::perform(&mut hands, &mut core.effects);
         }
+        if let Some((group, room)) = shard.ring_room(core.group) {
+            core.group = group;
+            if !room {
+                self.ledger
+                    .fail("a journal has room to say again what is live in it", format!("{id:?}, group {group}"));
+            }
+        }
         let deadline = shard.deadline();
         let waits = !core.inbox.is_empty();
         let now_ns = self.outside.now_ns;
@@ -446,55 +456,6 @@ impl World {
         }
         if stats.uncleanable_logs > 0 {
             self.ledger.fail("nothing rots here", format!("a log of {shard:?} can't be compacted"));
-        }
-    }
-
-    /// A shard fenced its directory.
-    fn fenced(&mut self, error: &DiskError) {
-        if !self.outside.disk.troubled {
-            return self.ledger.fail("no disk failed here", format!("{error}"));
-        }
-        if error.errno == DiskError::ENOSPC && self.serving() {
-            return self.ledger.fail("a full disk fences nothing", format!("{error}"));
-        }
-        self.ledger.reach("directories fenced");
-        self.restart_soon();
-    }
-
-    /// All shards are ready, and stay.
-    fn serving(&self) -> bool {
-        self.running && !self.stopping && self.cores.iter().all(|core| core.ready)
-    }
-
-    fn served(&mut self) {
-        self.start_until_ns = u64::MAX;
-        self.layout.served = true;
-        let kept = self.layout.generation;
-        (1..=kept + 1).filter(|generation| *generation != kept).for_each(|generation| self.remove_journals(generation));
-    }
-
-    fn remove_journals(&mut self, generation: u64) {
-        self.outside.disk.remove_tree(&format!("journal-{generation}"));
-    }
-
-    /// Whoever looks after the broker sees what is wrong.
-    fn restart_soon(&mut self) {
-        if !self.restart_due {
-            self.restart_due = true;
-            let at = self.outside.now_ns + self.outside.random.between(100_000, 60_000_000);
-            self.outside.events.push(at, Event::Restart);
-        }
-    }
-
-    fn restart(&mut self) {
-        self.restart_due = false;
-        if self.stopping {
-            return;
-        }
-        if self.resharding.is_some() || !self.serving() || self.outside.random.chance(0.5) {
-            self.end_process(Strike::Kill);
-        } else {
-            self.stop();
         }
     }
 
@@ -606,154 +567,6 @@ impl World {
     fn hit(&mut self, strike: Strike) {
         *self.report.strikes.entry(strike).or_default() += 1;
         self.outside.trace.line(self.outside.now_ns, || "world".into(), || format!("==== {strike:?}"));
-    }
-
-    fn start(&mut self) {
-        if self.running || self.resharding.is_some() {
-            return;
-        }
-        self.report.starts += 1;
-        let (now_ns, listing) = (self.outside.now_ns, || format!("==== start on {:?}", self.outside.disk.listing()));
-        self.outside.trace.line(now_ns, || "world".into(), listing);
-        self.start_until_ns = self.outside.now_ns + START_NS_MAX;
-        let mut shards = self.layout.shards;
-        if self.plan.reshards && self.report.starts > 1 && self.outside.random.chance(0.4) {
-            shards = self.outside.random.between(1, u64::from(SHARDS_MAX)) as u16;
-        }
-        if shards == self.layout.shards {
-            return self.start_shards();
-        }
-        let text = || format!("==== from {} shards to {shards}", self.layout.shards);
-        self.outside.trace.line(self.outside.now_ns, || "world".into(), text);
-        let resharding = Reshard::new(self.layout, shards, self.plan.limits.clone(), self.plan.flush_covers);
-        // What an earlier attempt left.
-        self.remove_journals(resharding.new_generation());
-        self.resharding = Some(Box::new(resharding));
-        self.reshard_at(self.outside.now_ns + 1_000);
-    }
-
-    fn reshard_at(&mut self, at_ns: u64) {
-        if at_ns < self.reshard_ns {
-            self.reshard_ns = at_ns;
-            self.outside.events.push(at_ns, Event::Reshard);
-        }
-    }
-
-    fn reshard_turn(&mut self) {
-        self.reshard_ns = u64::MAX;
-        let now = self.now();
-        let Some(mut resharding) = self.resharding.take() else { return };
-        match resharding.turn(now, &mut self.outside) {
-            Outcome::Going => {
-                self.resharding = Some(resharding);
-                self.reshard_at(self.outside.now_ns + 10_000_000);
-            }
-            Outcome::Done(layout) => {
-                self.layout = layout;
-                self.report.reshards += 1;
-                self.start_shards();
-            }
-            Outcome::Failed(error) => {
-                self.resharding = Some(resharding);
-                self.fenced(&error);
-            }
-        }
-    }
-
-    fn start_shards(&mut self) {
-        let now = self.now();
-        // A node takes its seed anew at each start.
-        let seed = self.outside.random.next();
-        self.cores.clear();
-        for shard in 0..self.layout.shards {
-            let mut effects = Effects::default();
-            let config = self.config(ShardId(shard), seed);
-            let shard = Shard::open(config, now, &mut effects);
-            self.cores.push(Core {
-                shard: Some(shard),
-                inbox: VecDeque::new(),
-                effects,
-                next_turn_ns: u64::MAX,
-                paused_until_ns: 0,
-                ready: false,
-                stopped: false,
-                compaction: CompactionStats::default(),
-            });
-        }
-        for shard in 0..self.layout.shards {
-            // What `open` put into its effects leaves with the first turn.
-            let at = self.outside.now_ns + 1 + self.outside.random.below(10_000);
-            self.turn_at(ShardId(shard), at);
-        }
-        self.running = true;
-    }
-
-    fn config(&self, shard: ShardId, seed: u64) -> Config {
-        Config {
-            broker: BrokerId(1),
-            shard,
-            shards: self.layout.shards,
-            dir: DirId(0),
-            limits: self.plan.limits.clone(),
-            seed,
-            journal_generation: self.layout.generation,
-            journal_flush_covers: self.plan.flush_covers,
-            cluster_id: "simulated-cluster-0001".into(),
-            advertised: ("sim".into(), 9092),
-            journal_exists: self.layout.served,
-            dir_path: "/sim".into(),
-            properties: properties(),
-        }
-    }
-
-    fn stop(&mut self) {
-        self.stopping = true;
-        self.start_until_ns = self.outside.now_ns + START_NS_MAX;
-        self.outside.trace.line(self.outside.now_ns, || "world".into(), || "==== stop, please".into());
-        for shard in 0..self.layout.shards {
-            self.arrive(ShardId(shard), Arrived::Stop);
-        }
-    }
-
-    /// The process is gone, one way or the other; it comes back a little later.
-    fn end_process(&mut self, how: Strike) {
-        self.hit(how);
-        let outside = &mut self.outside;
-        outside.events.life += 1;
-        for core in &mut self.cores {
-            core.shard = None;
-            core.inbox.clear();
-            core.effects = Effects::default();
-        }
-        for connection in outside.network.all() {
-            let at = outside.network.client_at(outside.now_ns, &mut outside.random, connection);
-            if let Some((link, client)) = outside.network.close(connection) {
-                outside.events.push(at.unwrap_or(outside.now_ns), Event::ClientClosed { client, link });
-            }
-        }
-        outside.mesh.reset();
-        let (troubled, in_flight) = (outside.disk.troubled, outside.disk.in_flight());
-        match how {
-            Strike::PowerLoss => outside.disk.lose_power(&mut outside.random),
-            _ => outside.disk.kill(&mut outside.random),
-        }
-        if how == Strike::CleanStop && !troubled {
-            if in_flight > 0 {
-                self.ledger.fail("a clean stop leaves nothing in flight", String::new());
-            }
-        } else {
-            self.ledger.crashed();
-        }
-        let outside = &mut self.outside;
-        self.visible.clear();
-        self.running = false;
-        self.restart_due = false;
-        self.resharding = None;
-        self.reshard_ns = u64::MAX;
-        self.stopping = false;
-        self.start_until_ns = u64::MAX;
-        let at = outside.now_ns + outside.random.between(100_000, 30_000_000);
-        outside.events.push(at, Event::Start);
     }
 
     fn phase(&mut self, phase: Phase) {

@@ -100,8 +100,10 @@ impl RawProducer<'_> {
                 let partition = fastrand::usize(..self.partitions);
                 let batch = make_batch(producer_id, partition, sent[partition], fastrand::u64(1..=RECORDS_MAX));
                 sent[partition] += batch.count;
-                send(connection, self.topic, [(batch.partition, batch.bytes.clone())].into_iter())?;
+                let one = [(batch.partition, batch.bytes.clone())];
+                // Pending first: what a connection that ends did not take must come again.
                 pending.push_back(batch);
+                send(connection, self.topic, one.into_iter())?;
             }
             let Some(batch) = pending.front() else { return Ok(()) };
             let frame = connection.receive()?;
@@ -111,7 +113,14 @@ impl RawProducer<'_> {
             if part.error_code != ErrorCode::None {
                 *refused += 1;
                 if *refused > 200 {
-                    return Err(invalid(&format!("refused 200 times in a row, last with {:?}", part.error_code)));
+                    return Err(invalid(&format!(
+                        "refused 200 times in a row, last with {:?}: partition {} from {} on, {} acknowledged, {} in flight",
+                        part.error_code,
+                        batch.partition,
+                        batch.first,
+                        promised.offsets[batch.partition].len(),
+                        pending.len()
+                    )));
                 }
                 return Err(io::Error::other("refused"));
             }

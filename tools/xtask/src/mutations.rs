@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::root;
 
-/// What a mutation must be found by: the cuts, then this many seeds.
+/// What a mutation must be found by: the cuts, the old failures, then this many seeds.
 const SEEDS: &str = "0..3000";
 
 pub fn run(wanted: &[String]) -> bool {
@@ -62,7 +62,7 @@ fn hunt(copy: &Path, patch: &Path) -> Result<Option<String>, String> {
     let patch = fs::canonicalize(patch).map_err(|error| error.to_string())?;
     git(copy, &["apply", &patch.to_string_lossy()])?;
     let sim = ["run", "--quiet", "--profile", "sim", "--package", "ringmain-sim", "--"];
-    for arguments in [&["--cuts"][..], &["--seeds", SEEDS]] {
+    for arguments in [&["--cuts"][..], &["--old-failures"], &["--seeds", SEEDS]] {
         let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .current_dir(copy)
             .env("CARGO_TARGET_DIR", root().join("target/mutations/target"))

@@ -122,7 +122,8 @@ fn by_name<'a>(
     name: &'a str,
     created: &BTreeMap<&str, ErrorCode>,
 ) -> MetadataResponseTopic<'a> {
-    if let Some(topic) = image.topic(name) {
+    let failed = created.get(name).filter(|error| **error != ErrorCode::None);
+    if let (Some(topic), None) = (image.topic(name), failed) {
         return known(image, topic);
     }
     let error_code = match created.get(name) {
@@ -261,6 +262,11 @@ mod tests {
         let reply = fixture.ask_with(&METADATA, 4, &asked, Some(&[("new".to_owned(), ErrorCode::None)]));
         let got: MetadataResponse<'_> = call(&METADATA, 4, &reply);
         assert_eq!(shape(&got)[1..], [(name("new"), ErrorCode::None, 3), bad]);
+        // This shard knows it, but who made it could not say that all do.
+        let unsure = [("new".to_owned(), ErrorCode::UnknownTopicOrPartition)];
+        let reply = fixture.ask_with(&METADATA, 4, &asked, Some(&unsure));
+        let got: MetadataResponse<'_> = call(&METADATA, 4, &reply);
+        assert_eq!(shape(&got)[1], (name("new"), ErrorCode::UnknownTopicOrPartition, 0));
         fixture.properties("auto.create.topics.enable", "false");
         let reply = fixture.ask(&METADATA, 4, &names(&["newer"]));
         let got: MetadataResponse<'_> = call(&METADATA, 4, &reply);

@@ -38,6 +38,8 @@ pub struct World {
     pub closed: bool,
     pub fenced: bool,
     pub removed: u32,
+    /// The newest group that was looked at: whether there is room to say all again.
+    pub group: u64,
     /// Logs that wait for space.
     pub full: u32,
     pub config: LogConfig,
@@ -130,6 +132,7 @@ impl World {
             closed: false,
             fenced: false,
             removed: 0,
+            group: 0,
             full: 0,
             config: config(),
             reads: BTreeMap::new(),
@@ -166,6 +169,10 @@ impl World {
         self.pool.collect();
         for event in events {
             self.heard(event);
+        }
+        if let Some((group, room)) = self.store.ring_room(self.group) {
+            self.group = group;
+            assert!(room, "no room to say again what is live behind group {group}");
         }
     }
 
