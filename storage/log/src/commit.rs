@@ -131,7 +131,7 @@ impl Draft {
         entry.encode(&mut self.said);
         self.entries += 1;
     }
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         HEADER_BYTES + self.said.len() + TRAILER_BYTES
     }
     pub fn fits(&self, more: usize) -> bool {
@@ -241,8 +241,10 @@ impl Store {
                 }
                 Telling::Waits => {
                     self.waits = true;
-                    if let Some(log) = self.slots[*slot as usize].log.as_deref_mut() {
-                        log.waits = rank(log) != Rank::Metadata;
+                    let log = self.slots[*slot as usize].log.as_deref_mut();
+                    if let Some(log) = log.filter(|log| rank(log) != Rank::Metadata && !log.waits) {
+                        log.waits = true;
+                        self.settle.insert(*slot);
                     }
                 }
             }

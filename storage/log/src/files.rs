@@ -93,8 +93,12 @@ impl Store {
         let dir = match &log.dir {
             Dir::Making => return,
             // Files in a directory that no group tells of could not be told from a stray's. So the journal comes first, where it can
-            // hold what waits for the file.
-            Dir::Ready(_) if !log.declared() && log.inline_bytes() <= inline_max => return,
+            // hold what waits for the file and has room for it: a log's first word that waits asks for less with a file.
+            Dir::Ready(_)
+                if !log.declared() && log.inline_bytes() <= inline_max && !(log.waits && log.since.is_none()) =>
+            {
+                return;
+            }
             Dir::Ready(dir) => dir.clone(),
             Dir::None => {
                 log.dir = Dir::Making;

@@ -84,3 +84,47 @@ impl Journal {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ringmain_types::{LeaderEpoch, Offset, Partition, PartitionIndex, TopicId, WallMs};
+
+    use super::*;
+    use crate::commit::{Draft, put_state};
+    use crate::entry::{Checkpoint, SegmentState};
+
+    #[test]
+    fn a_state_takes_no_more_than_is_counted() {
+        let partition = Partition { topic: TopicId(7), index: PartitionIndex(3) };
+        for bits in 0..16u8 {
+            let is = |bit: u8| bits >> bit & 1 == 1;
+            let segment = SegmentState { written_to: 512, inline: vec![1; 300], ..SegmentState::default() };
+            let checkpoint = Checkpoint {
+                base: Offset(0),
+                from: 0,
+                position: 512,
+                offset: Offset(9),
+                since_entry: 0,
+                max: Some((WallMs(1), Offset(2))),
+                first_timestamp: WallMs(1),
+                files: Default::default(),
+            };
+            let state = LogState {
+                partition,
+                dir: is(0).then(|| "t-3".to_owned()),
+                start: Offset(0),
+                epochs: vec![(LeaderEpoch(1), Offset(0)); 3],
+                segments: vec![segment; 1 + usize::from(is(1))],
+                sealed: is(2),
+                holes: is(3),
+                checkpoint: is(1).then(|| Box::new(checkpoint)),
+            };
+            let mut draft = Draft::new(1 << 20);
+            put_state(&mut draft, &state);
+            assert!(
+                !draft.is_empty() && draft.bytes() <= HEADER_BYTES + TRAILER_BYTES + state_bytes(&state),
+                "{state:?}"
+            );
+        }
+    }
+}
