@@ -65,14 +65,14 @@ impl<W> Calls<W> {
             peer.queue.push_back((deadline, call, waiter));
             return Ok(None);
         }
-        Ok(Some(peer.start(self.from, self.slots_max, deadline, call, waiter)))
+        Ok(Some(peer.start((self.from, to), self.slots_max, deadline, call, waiter)))
     }
 
     /// The waiter of a return, if it still waits; frees the slot. A stale or made-up id finds nothing.
     pub(crate) fn returned(&mut self, from: ShardId, id: CallId) -> Option<W> {
         let peer = self.peers.get_mut(usize::from(from.0))?;
         let slot = peer.slots.get_mut(usize::from(id.slot))?;
-        if id.from != self.from || !slot.busy || slot.generation != id.generation {
+        if id.from != self.from || id.to != from || !slot.busy || slot.generation != id.generation {
             return None;
         }
         slot.busy = false;
@@ -89,7 +89,7 @@ impl<W> Calls<W> {
             return None;
         }
         let (deadline, call, waiter) = peer.queue.pop_front()?;
-        Some(peer.start(self.from, self.slots_max, deadline, call, waiter))
+        Some(peer.start((self.from, to), self.slots_max, deadline, call, waiter))
     }
 }
 
@@ -98,7 +98,14 @@ impl<W> Peer<W> {
         !self.free.is_empty() || self.slots.len() < usize::from(slots_max)
     }
 
-    fn start(&mut self, from: ShardId, slots_max: u16, deadline: Instant, call: Call, waiter: W) -> Outgoing {
+    fn start(
+        &mut self,
+        (from, to): (ShardId, ShardId),
+        slots_max: u16,
+        deadline: Instant,
+        call: Call,
+        waiter: W,
+    ) -> Outgoing {
         let slot = self.free.pop().unwrap_or_else(|| {
             assert!(self.slots.len() < usize::from(slots_max));
             self.slots.push(Slot { generation: 0, busy: false, waiter: None });
@@ -108,7 +115,7 @@ impl<W> Peer<W> {
         assert!(!place.busy);
         place.busy = true;
         place.waiter = Some(waiter);
-        Outgoing { id: CallId { from, slot, generation: place.generation }, deadline, call }
+        Outgoing { id: CallId { from, to, slot, generation: place.generation }, deadline, call }
     }
 }
 
@@ -142,5 +149,13 @@ mod tests {
         assert_eq!(calls.returned(to, first.id), None, "an earlier life's return");
         assert_eq!(calls.returned(ShardId(0), third.id), None, "from the wrong shard");
         assert_eq!(calls.returned(to, third.id), Some('c'));
+    }
+
+    #[test]
+    fn calls_to_two_owners_have_two_ids() {
+        let mut calls = Calls::new(ShardId(0), 2, &Limits::tiny());
+        let mut made = |to| calls.make(to, Instant(9), call(), ()).unwrap().unwrap().id;
+        // What comes late is looked up by the id alone.
+        assert_ne!(made(ShardId(0)), made(ShardId(1)));
     }
 }

@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn an_answer_waits_for_the_slowest_shard_and_for_what_it_saw() {
-        let call = |slot| CallId { from: ShardId(0), slot, generation: 0 };
+        let call = |slot| CallId { from: ShardId(0), to: ShardId(0), slot, generation: 0 };
         let answer = || Return::AutoCreated(Vec::new());
         let mut outbox = Outbox { applied: vec![Offset(3), Offset(3)], pending: VecDeque::new() };
         // A change that ends at 5; then a question that saw it; both go when both shards serve 5.

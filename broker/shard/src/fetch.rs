@@ -248,7 +248,7 @@ mod tests {
             let (command, want) = line.split_once("=>").expect("a transcript line has its outcome");
             let words: Vec<&str> = command.split_whitespace().collect();
             let number = |at: usize| words[at].parse::<u32>().unwrap();
-            let call = |slot: u32| CallId { from: ShardId(0), slot: slot as u16, generation: 0 };
+            let call = |slot: u32| CallId { from: ShardId(0), to: ShardId(0), slot: slot as u16, generation: 0 };
             let result = |bytes: u32| {
                 let slices = Slices { bytes, ..Slices::default() };
                 FetchResult { slices, ..FetchResult::failed(ErrorCode::None) }

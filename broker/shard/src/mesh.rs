@@ -14,6 +14,8 @@ use ringmain_types::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
     pub from: ShardId,
+    /// Slots are counted by peer: without it, calls to two owners have one id, and who waits for one's late answer gets the other's.
+    pub to: ShardId,
     pub slot: u16,
     pub generation: u32,
 }

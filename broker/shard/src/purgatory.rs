@@ -145,7 +145,7 @@ mod tests {
             let words: Vec<&str> = command.split_whitespace().collect();
             let number = |at: usize| words[at].parse::<u64>().unwrap();
             let log = |text: &str| LogId { slot: text.parse().unwrap(), generation: 0 };
-            let call = |at: usize| CallId { from: ShardId(0), slot: number(at) as u16, generation: 0 };
+            let call = |at: usize| CallId { from: ShardId(0), to: ShardId(0), slot: number(at) as u16, generation: 0 };
             let (mut acks, mut calls) = (Vec::new(), Vec::new());
             match words[0] {
                 "wait" => waits.wait(log(words[1]), Offset(number(2) as i64), words[3].into()),
