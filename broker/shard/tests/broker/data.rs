@@ -215,6 +215,29 @@ fn a_long_poll_ends_with_data_of_any_owner_or_with_time() {
     assert!(parts.iter().all(|part| part.values.is_empty() && part.high_watermark == 1));
 }
 
+/// Calls are numbered by peer: sooner or later those to both owners have one number, and a watch of one is not the other's.
+#[test]
+fn a_long_poll_over_two_owners_ends_whatever_was_asked_before() {
+    let mut world = World::new(2);
+    let (reader, writer) = (world.connect(0), world.connect(1));
+    let topic = world.create_topic(reader, "orders", 2, &[]);
+    let mut ends = [0i64; 2];
+    for round in 0..64 {
+        // One owner's numbers get ahead of the other's, and then the other's.
+        let ahead = (round / 16 + 1) % 2;
+        fetch(&mut world, reader, topic, &Ask { parts: &[(ahead, ends[ahead as usize])], ..Ask::default() });
+        let parts = [(0, ends[0]), (1, ends[1])];
+        send_fetch(&mut world, reader, topic, &Ask { parts: &parts, wait_ms: 500, ..Ask::default() });
+        assert_eq!(fetched(&mut world, reader), None, "nothing there yet");
+        let index = round % 2;
+        produce(&mut world, writer, "orders", 1, &[(index, batch(&["x"], None))]);
+        ends[index as usize] += 1;
+        let (_, _, parts) =
+            fetched(&mut world, reader).unwrap_or_else(|| panic!("round {round}: the record ends the wait"));
+        assert_eq!(parts.iter().map(|part| part.values.len()).sum::<usize>(), 1);
+    }
+}
+
 #[test]
 fn min_bytes_counts_over_all_owners() {
     let mut world = World::new(2);
