@@ -335,6 +335,9 @@ impl Store {
         if self.swapping(id, base) {
             return self.reads.waiting.push_back(token);
         }
+        if let Some(error) = self.swap_failed(id, base) {
+            return self.read_failed(token, ReadError::Disk(error));
+        }
         match need {
             Need::Index { base } => self.load_index(id, base, Some(token)),
             Need::Bytes { base, from, bytes, whole, build } => {
@@ -371,6 +374,13 @@ impl Store {
 
     fn swapping(&self, id: LogId, base: Offset) -> bool {
         self.fenced.is_none() && self.log(id).is_some_and(|log| log.compaction.swaps(base))
+    }
+
+    /// The directory was fenced while this segment's file was swapped: under its name may be another one, with other positions.
+    fn swap_failed(&self, id: LogId, base: Offset) -> Option<DiskError> {
+        let fenced = self.fenced.as_ref()?;
+        let compaction = &self.log(id)?.compaction;
+        (compaction.renaming && compaction.swaps(base)).then(|| fenced.clone())
     }
 
     fn answer_refused(&mut self, token: ReadToken, refused: Refused) {
@@ -570,6 +580,9 @@ impl Store {
     pub(crate) fn load_index(&mut self, id: LogId, base: Offset, token: Option<ReadToken>) {
         if self.swapping(id, base) {
             return self.reads.waiting.extend(token);
+        }
+        if let Some(error) = self.swap_failed(id, base) {
+            return token.into_iter().for_each(|token| self.read_failed(token, ReadError::Disk(error.clone())));
         }
         if !self.reads.loading.insert((id, base)) {
             // Somebody does already: asked again when the queue comes round.

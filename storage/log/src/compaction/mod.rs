@@ -67,6 +67,8 @@ pub(crate) struct LogCompaction {
     pub holes_declared: bool,
     /// Segments from the first base on, up to the second, are being swapped: nobody may begin to read them.
     pub swapping: Option<(Offset, Offset)>,
+    /// The names of their files are being changed: until that is done they need not be what the log knows.
+    pub renaming: bool,
 }
 
 impl LogCompaction {

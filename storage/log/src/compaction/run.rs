@@ -559,7 +559,6 @@ impl Store {
         if let Some(error) = error {
             run.phase = Phase::Over;
             match (work, &run.output) {
-                (Work::Swapped, _) => self.end_swap(run.log),
                 (Work::Finished, Some(output)) => {
                     // The first two operations opened them.
                     let opened = |at: &u32| matches!(got.get(at), Some(Ok(DiskOk::Opened { .. })));

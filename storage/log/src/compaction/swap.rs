@@ -95,6 +95,7 @@ impl Store {
                     segment.file = None;
                 }
             }
+            log.compaction.renaming = true;
         }
         run.waiting = true;
         self.compaction_job(id, steps, Work::Swapped);
@@ -109,6 +110,7 @@ impl Store {
         let (base, next) = (group[0].base, group[group.len() - 1].next);
         self.compaction.stats.segments_replaced += group.len() as u64;
         let Some(log) = self.log_any_mut(id) else { return };
+        log.compaction.renaming = false;
         let mut cached = Vec::new();
         for part in &group {
             log.sealed.remove(&part.base);
@@ -142,8 +144,9 @@ impl Store {
         self.remove_segments(id);
     }
 
+    /// One that failed half-way never ends: the next start finishes it.
     pub(super) fn end_swap(&mut self, id: LogId) {
-        if let Some(log) = self.log_any_mut(id) {
+        if let Some(log) = self.log_any_mut(id).filter(|log| !log.compaction.renaming) {
             log.compaction.swapping = None;
         }
     }
