@@ -558,15 +558,12 @@ impl Store {
         run.waiting = false;
         if let Some(error) = error {
             run.phase = Phase::Over;
-            match (work, &run.output) {
-                (Work::Finished, Some(output)) => {
-                    // The first two operations opened them.
-                    let opened = |at: &u32| matches!(got.get(at), Some(Ok(DiskOk::Opened { .. })));
-                    let indexes = output.indexes.into_iter().zip(0..).filter(|(_, at)| opened(at));
-                    let files: Vec<FileId> = indexes.map(|(file, _)| file).collect();
-                    files.into_iter().for_each(|file| self.close_quietly(file));
-                }
-                _ => {}
+            if let (Work::Finished, Some(output)) = (work, &run.output) {
+                // The first two operations opened them.
+                let opened = |at: &u32| matches!(got.get(at), Some(Ok(DiskOk::Opened { .. })));
+                let indexes = output.indexes.into_iter().zip(0..).filter(|(_, at)| opened(at));
+                let files: Vec<FileId> = indexes.map(|(file, _)| file).collect();
+                files.into_iter().for_each(|file| self.close_quietly(file));
             }
             // What can't be read is left as it is; no space is waited for.
             let harmless = matches!(work, Work::Read | Work::InputOpened) || error.errno == DiskError::ENOSPC;
