@@ -63,8 +63,7 @@ pub struct Started {
 impl std::fmt::Display for Started {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (host, port) = &self.advertised;
-        // As it must be typed: an IPv6 address in brackets.
-        let told = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let told = ringmain_shard::address(host, *port);
         writeln!(
             f,
             "ringmain {} is ready after {} ms: node {}, cluster {}",

@@ -177,7 +177,7 @@ fn reshard(
 }
 
 fn listen((host, port): &HostPort) -> Result<(TcpListener, SocketAddr), StartError> {
-    let address = format!("{host}:{port}");
+    let address = ringmain_shard::address(host, *port);
     let failed = |error| StartError::Listen { address: address.clone(), error };
     // Names may have several addresses: the first that can be had (std tries them in order).
     let addresses: Vec<SocketAddr> = (host.as_str(), *port).to_socket_addrs().map_err(failed)?.collect();

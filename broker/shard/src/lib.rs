@@ -174,6 +174,11 @@ pub struct Phases {
     pub send_ns: u64,
 }
 
+/// `host:port` as it is typed and told: an IPv6 address in brackets (RFC 3986, section 3.2.2).
+pub fn address(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 /// Everything that differs between two shards. `seed` keys hashers, jitter and ids: nothing else is random.
 #[derive(Debug, Clone)]
 pub struct Config {

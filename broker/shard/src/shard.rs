@@ -122,7 +122,7 @@ impl Shard {
         let (host, port) = &config.advertised;
         broker_config.settle("node.id", config.broker.0.to_string());
         broker_config.settle("broker.id", config.broker.0.to_string());
-        broker_config.settle("advertised.listeners", format!("PLAINTEXT://{host}:{port}"));
+        broker_config.settle("advertised.listeners", format!("PLAINTEXT://{}", crate::address(host, *port)));
         broker_config.settle("log.dirs", config.dir_path.clone());
         config.limits = broker_config.bound(config.limits, config.shards);
         config.limits.check();

@@ -21,7 +21,7 @@ const ASYNC_MS: u64 = 100;
 const ASYNC_BYTES: u32 = 256 << 10;
 
 /// A directory's name with the topic's id behind it.
-const NAME_BYTES_MAX: usize = 255;
+pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// The group in flight.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use ringmain_buffer::Pool;
 use ringmain_types::*;
 
-use crate::commit::{Draft, Telling, due, put_state, state_bytes};
+use crate::commit::{Draft, NAME_BYTES_MAX, Telling, due, put_state, state_bytes};
 use crate::entry::{ENTRY_BYTES, Entry, PIECE_BYTES};
 use crate::journal::Needs;
 use crate::log::{Log, Phase};
@@ -12,8 +12,6 @@ use crate::store::Store;
 
 /// What all logs need of the journal is estimated anew after this many groups.
 const LIVE_GROUPS: u64 = 16;
-/// A directory's name with the topic's id behind it.
-const NAME_BYTES_MAX: usize = 255;
 
 impl Store {
     /// Whether saying again what the oldest groups say makes room, and somebody waits for it.

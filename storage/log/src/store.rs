@@ -242,8 +242,8 @@ impl Store {
             log.refuse(batches, &how);
             return Err(AppendError::NoSpace);
         }
-        let undeclared: u32 = log.open.iter().map(OpenSegment::undeclared).sum();
-        if crowded || log.waits && undeclared >= trickle || log.open.len() > OPEN_SEGMENTS_MAX {
+        let undeclared = |log: &Log| log.open.iter().map(OpenSegment::undeclared).sum::<u32>();
+        if crowded || log.waits && undeclared(log) >= trickle || log.open.len() > OPEN_SEGMENTS_MAX {
             log.refuse(batches, &how);
             return Err(AppendError::Memory(Refused { account: Account::Tail, wanted: batches.bytes.len(), left: 0 }));
         }
