@@ -9,6 +9,7 @@ mod member;
 mod modern;
 mod producer;
 mod trimmer;
+mod watcher;
 
 pub use admin::{Admin, By, Wish};
 pub use churn::Churn;
@@ -18,6 +19,7 @@ pub use member::Member;
 pub use modern::{Modern, SESSION_MS as MODERN_SESSION_MS};
 pub use producer::{Producer, Style as ProducerStyle};
 pub use trimmer::Trimmer;
+pub use watcher::Watcher;
 
 use ringmain_types::WallMs;
 
@@ -39,6 +41,9 @@ pub struct Context<'a> {
     pub actions: Vec<Action>,
     /// Faults are over: finish.
     pub calm: bool,
+    /// Since then nothing that faults left behind is under way: what waits does so within its bound. Not said while a process starts or
+    /// stops.
+    pub quiet_since_ns: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -55,6 +60,11 @@ impl Context<'_> {
         *self.next_link += 1;
         self.actions.push(Action::Connect(link));
         link
+    }
+
+    /// Nothing was wrong for longer than this.
+    pub fn quiet_for(&self, ns: u64) -> bool {
+        self.quiet_since_ns.is_some_and(|since| self.now_ns > since.saturating_add(ns))
     }
 
     pub fn wake_in(&mut self, ns: u64) {

@@ -139,6 +139,8 @@ pub struct Work {
     pub churns: u32,
     pub churn_rounds: u32,
     pub trims: u32,
+    /// Long polls over all shards.
+    pub watchers: u32,
     pub groups: Groups,
     pub values: (u64, u64),
 }
@@ -163,8 +165,8 @@ impl Groups {
         Groups {
             committers: random.below(3) as u32,
             commits: random.between(5, 60) as u32,
-            members: if random.chance(0.6) { random.between(1, 4) as u32 } else { 0 },
-            modern: if random.chance(0.6) { random.between(1, 4) as u32 } else { 0 },
+            members: if random.chance(0.6) { random.between(2, 6) as u32 } else { 0 },
+            modern: if random.chance(0.6) { random.between(2, 6) as u32 } else { 0 },
             whims: random.between(0, 6) as u32,
         }
     }
@@ -200,11 +202,12 @@ impl Plan {
             churns: random.below(2) as u32,
             churn_rounds: random.between(1, 4) as u32,
             trims: if random.chance(0.3) { random.between(1, 4) as u32 } else { 0 },
+            watchers: Random::new(seed ^ 0x0077_6174_6368).below(3).saturating_sub(1) as u32,
             groups: Groups::draw(seed),
             values: (10, 120),
         };
         // Who is kept out for as long as connections may idle is no failure: groups bring room for their own, and for those that vanish.
-        limits.connections_max += 2 * work.groups.clients();
+        limits.connections_max += 2 * work.groups.clients() + 4 * work.watchers;
         Plan {
             seed,
             shards: [1, 2, 2, 2, 3][random.below(5) as usize],
@@ -229,6 +232,7 @@ impl Plan {
             churns: 1,
             churn_rounds: 1,
             trims: 1,
+            watchers: 0,
             groups: Groups { committers: 1, commits: 10, ..Groups::default() },
             values: (15, 25),
         };

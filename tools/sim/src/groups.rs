@@ -7,12 +7,28 @@
 //! | one owner of a partition in a generation | `assigned` |
 //! | one owner of a partition at a time, as long as its session lasts (KIP-848) | `taken` |
 //! | who is of an old generation is told so | `accepted` |
+//! | all partitions have an owner again, soon after faults are quiet | `whole` |
 
 use std::collections::BTreeMap;
 
 use ringmain_types::ErrorCode;
 
 use crate::ledger::Ledger;
+
+/// Groups of each protocol, whose coordinators are partitions of their own: with more than one shard, those of several shards.
+pub const GROUPS: usize = 2;
+/// Of `__consumer_offsets` in these histories.
+pub const OFFSETS_PARTITIONS: i32 = 3;
+/// Once faults are quiet, a group's members have found each other and share all partitions within this: a few times what one
+/// rebalance may take.
+pub const WHOLE_NS_MAX: u64 = 5_000_000_000;
+
+/// The first name of its kind that belongs to partition `at` of the offsets topic, by Kafka's rule.
+pub fn name(kind: &str, at: usize) -> String {
+    let hash = |name: &str| name.bytes().fold(0i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(byte)));
+    let there = |name: &String| hash(name).unsigned_abs() % OFFSETS_PARTITIONS as u32 == at as u32;
+    (0..).map(|number: u32| format!("{kind}-{number}")).find(there).expect("hashes differ")
+}
 
 /// What a coordinator may answer that is made, loaded, or without room for a moment.
 pub fn legal(ledger: &mut Ledger, error: ErrorCode) -> bool {
@@ -31,6 +47,10 @@ pub struct Classic {
     generation: i32,
     leaders: BTreeMap<i32, String>,
     owners: BTreeMap<(i32, i32), String>,
+    /// The newest generation when the faults were over.
+    floor: Option<i32>,
+    /// Its members had all partitions after the faults, in a generation that began since.
+    pub whole: bool,
 }
 
 /// A KIP-848 group.
@@ -40,6 +60,8 @@ pub struct Modern {
     owners: BTreeMap<i32, u32>,
     /// Until then the broker has no reason to put a member out.
     alive_until_ns: BTreeMap<u32, u64>,
+    /// Its members had all partitions after the faults.
+    pub whole: bool,
 }
 
 pub type Broken = (&'static str, String);
@@ -47,6 +69,18 @@ pub type Broken = (&'static str, String);
 impl Classic {
     pub fn generation(&self) -> i32 {
         self.generation
+    }
+
+    /// Faults are over: does somebody have each of so many partitions, in a generation that began since?
+    pub fn look(&mut self, partitions: i32) -> bool {
+        let new = self.generation > *self.floor.get_or_insert(self.generation);
+        self.whole |= new && (0..partitions).all(|index| self.owners.contains_key(&(self.generation, index)));
+        self.whole
+    }
+
+    /// Faults are over: this is still a generation of before.
+    pub fn old(&self, generation: i32) -> bool {
+        self.floor.is_some_and(|floor| generation <= floor)
     }
 
     /// A member is told of a generation; `floor` was the newest known when it asked.
@@ -114,6 +148,12 @@ impl Modern {
         }
     }
 
+    /// Faults are over: does somebody have each of so many partitions?
+    pub fn look(&mut self, partitions: i32) -> bool {
+        self.whole |= (0..partitions).all(|index| self.owners.contains_key(&index));
+        self.whole
+    }
+
     /// Somebody else has been given it since.
     pub fn lost(&self, member: u32, partition: i32) -> bool {
         self.owners.get(&partition).is_some_and(|owner| *owner != member)
@@ -135,6 +175,29 @@ mod tests {
         assert_eq!(group.joined("a", 1, "a", 2).unwrap_err().0, "a generation never falls back");
         assert_eq!(group.accepted("a commit", "a", 1, 1), Ok(()));
         assert_eq!(group.accepted("a commit", "a", 1, 2).unwrap_err().0, "an old generation is refused");
+    }
+
+    #[test]
+    fn a_group_is_whole_when_every_partition_has_an_owner() {
+        let (mut classic, mut modern) = (Classic::default(), Modern::default());
+        classic.joined("a", 1, "a", 0).unwrap();
+        classic.assigned("a", 1, &[0, 1]).unwrap();
+        assert!(!classic.look(2) && classic.old(1), "it may be of those who are gone");
+        classic.joined("a", 2, "a", 1).unwrap();
+        classic.assigned("a", 2, &[1]).unwrap();
+        modern.taken(1, 0, 0).unwrap();
+        assert_eq!([classic.look(2), modern.look(2)], [false, false]);
+        classic.assigned("b", 2, &[0]).unwrap();
+        modern.taken(2, 1, 0).unwrap();
+        assert_eq!([classic.look(2), modern.look(2)], [true, true]);
+    }
+
+    #[test]
+    fn names_are_spread() {
+        // Asked of a JVM: `Math.abs("members-0".hashCode()) % 3`, and so on.
+        let names: Vec<String> = (0..3).map(|at| name("members", at)).collect();
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
+        assert!(names.iter().all(|name| name.len() == "members-0".len()));
     }
 
     #[test]

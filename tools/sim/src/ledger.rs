@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringmain_types::{ErrorCode, Offset, Partition, ProducerId, TopicId};
 
-use crate::groups::{Classic, Modern};
+use crate::groups::{Classic, GROUPS, Modern};
 use crate::value::ValueId;
 
 /// A topic as the simulation counts them: another number for each life of a name.
@@ -112,9 +112,9 @@ pub struct Ledger {
     stamps: BTreeMap<ValueId, i64>,
     keyed: BTreeMap<ValueId, Keyed>,
     next_topic: u32,
-    /// The classic group that members share, and the KIP-848 one.
-    pub classic: Classic,
-    pub modern: Modern,
+    /// The classic groups that members share, and the KIP-848 ones.
+    pub classic: [Classic; GROUPS],
+    pub modern: [Modern; GROUPS],
     pub acked: u64,
     pub read: u64,
     /// What is heard now was said by a process that has ended since.
@@ -128,6 +128,8 @@ pub struct Ledger {
     pub tight: bool,
     /// What was reached, for the statistics: a fault or a state that is never seen is not tested.
     pub reached: BTreeMap<&'static str, u64>,
+    /// By request: how long the slowest took while faults were quiet, beyond what it wished to wait.
+    pub slowest_ns: BTreeMap<&'static str, u64>,
     broken: Option<Broken>,
 }
 
@@ -164,6 +166,11 @@ impl Ledger {
 
     pub fn reach(&mut self, what: &'static str) {
         *self.reached.entry(what).or_default() += 1;
+    }
+
+    pub fn took(&mut self, name: &'static str, ns: u64) {
+        let slowest = self.slowest_ns.entry(name).or_default();
+        *slowest = (*slowest).max(ns);
     }
 
     pub fn stamped(&mut self, value: ValueId, timestamp: i64) {

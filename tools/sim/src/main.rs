@@ -133,6 +133,7 @@ struct Tally {
     reused: u64,
     strikes: BTreeMap<Strike, u64>,
     reached: BTreeMap<&'static str, u64>,
+    slowest_ns: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
@@ -156,6 +157,10 @@ impl Tally {
         }
         for (what, count) in &report.reached {
             *self.reached.entry(what).or_default() += count;
+        }
+        for (name, ns) in &report.slowest_ns {
+            let slowest = self.slowest_ns.entry(name).or_default();
+            *slowest = (*slowest).max(*ns);
         }
     }
 
@@ -187,6 +192,8 @@ impl Tally {
         );
         let reached: Vec<_> = self.reached.iter().map(|(what, count)| format!("{what} {count}")).collect();
         println!("reached: {}", reached.join(", "));
+        let slowest = self.slowest_ns.iter().map(|(name, ns)| format!("{name} {:.0}", *ns as f64 / 1e6));
+        println!("slowest in peace, ms beyond what was to wait: {}", slowest.collect::<Vec<_>>().join(", "));
     }
 }
 

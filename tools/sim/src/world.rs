@@ -19,6 +19,7 @@ use crate::digest::Digest;
 use crate::disk::{self, SimDisk};
 use crate::events::{Event, Events};
 use crate::faults::{Plan, Strike};
+use crate::groups::{self, GROUPS};
 use crate::hands::{Arrived, Outside, SimHands};
 use crate::ledger::{Broken, Ledger};
 use crate::mesh::SimMesh;
@@ -31,9 +32,13 @@ use crate::trace::Trace;
 const WALL_START_MS: i64 = 1_767_225_600_000;
 /// Once faults have stopped, all that is pending ends within this, and so does each audit.
 const CALM_NS_MAX: u64 = 60_000_000_000;
+/// No pause, stall or full disk lasts longer once nothing new goes wrong.
+const AFTERMATH_NS: u64 = 500_000_000;
 /// A start, up to `Note::Ready` of every shard, and a clean stop.
 const START_NS_MAX: u64 = 20_000_000_000;
 const SHARDS_MAX: u16 = 3;
+/// Long polls of each watcher after the faults.
+const WATCHES: u32 = 12;
 /// Far above what any history needs: past it, something spins.
 const STEPS_MAX: u64 = 2_000_000;
 
@@ -63,6 +68,8 @@ pub struct Report {
     pub strikes: BTreeMap<Strike, u32>,
     /// Faults that came to something, and states that are worth reaching.
     pub reached: BTreeMap<&'static str, u64>,
+    /// By request: the slowest while faults were quiet, beyond what it wished to wait.
+    pub slowest_ns: BTreeMap<&'static str, u64>,
     /// The cut that was planned has come.
     pub cut: bool,
 }
@@ -111,6 +118,8 @@ pub struct World {
     restart_due: bool,
     phase: Phase,
     phase_until_ns: u64,
+    /// From then on nothing that faults left is under way, if the process serves.
+    quiet_since_ns: u64,
     start_until_ns: u64,
     /// A clean stop is under way.
     stopping: bool,
@@ -174,6 +183,7 @@ impl World {
             restart_due: false,
             phase: Phase::Chaos,
             phase_until_ns: u64::MAX,
+            quiet_since_ns: u64::MAX,
             start_until_ns: u64::MAX,
             stopping: false,
             running: false,
@@ -205,6 +215,7 @@ impl World {
         reached.extend(disk.into_iter().filter(|(_, count)| *count > 0));
         Ok(Report {
             reached,
+            slowest_ns: std::mem::take(&mut self.ledger.slowest_ns),
             digest: digest.0,
             virtual_ns: self.outside.now_ns,
             acked: self.ledger.acked,
@@ -309,6 +320,7 @@ impl World {
             Event::Space => self.outside.disk.full = false,
             Event::Calm => {
                 (self.outside.disk.hostile, self.outside.disk.full) = (false, false);
+                self.quiet_since_ns = self.outside.now_ns + AFTERMATH_NS;
                 self.phase(Phase::Calm);
             }
         }
@@ -459,8 +471,15 @@ impl World {
         }
     }
 
+    /// Since when nothing is wrong.
+    fn quiet_since(&self) -> Option<u64> {
+        let peace = self.phase > Phase::Chaos && self.phase != Phase::Stop && !self.restart_due && self.serving();
+        peace.then_some(self.quiet_since_ns)
+    }
+
     /// Lets a client do something, then whatever comes of it.
     fn client(&mut self, client: usize, act: impl FnOnce(&mut dyn Client, &mut Context<'_>)) {
+        let quiet_since_ns = self.quiet_since();
         let mut context = Context {
             now_ns: self.outside.now_ns,
             wall: self.now().wall,
@@ -471,6 +490,7 @@ impl World {
             next_link: &mut self.next_link,
             actions: Vec::new(),
             calm: self.phase > Phase::Chaos,
+            quiet_since_ns,
         };
         let who = &mut self.clients[client];
         act(who.as_mut(), &mut context);
@@ -626,9 +646,9 @@ impl World {
 
 /// Coordinators in the time of these histories, and few of them.
 fn properties() -> BTreeMap<String, String> {
-    let session = clients::MODERN_SESSION_MS.to_string();
+    let (session, offsets) = (clients::MODERN_SESSION_MS.to_string(), groups::OFFSETS_PARTITIONS.to_string());
     let given = [
-        ("offsets.topic.num.partitions", "3"),
+        ("offsets.topic.num.partitions", offsets.as_str()),
         ("group.min.session.timeout.ms", "10"),
         ("group.initial.rebalance.delay.ms", "20"),
         ("group.consumer.min.session.timeout.ms", "10"),
@@ -660,15 +680,18 @@ fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>>
     if work.trims > 0 {
         clients.push(Box::new(clients::Trimmer::new(work.trims, random.between(5, 50) * 1_000_000)));
     }
+    for number in 0..work.watchers {
+        clients.push(Box::new(clients::Watcher::new(number, 20, WATCHES)));
+    }
     let groups = work.groups;
     for number in 0..groups.committers {
         clients.push(Box::new(clients::Committer::new(number, groups.commits, random.skewed(100_000, 20_000_000))));
     }
-    for _ in 0..groups.members {
-        clients.push(Box::new(clients::Member::new(groups.whims)));
+    for number in 0..groups.members {
+        clients.push(Box::new(clients::Member::new(number as usize % GROUPS, groups.whims)));
     }
     for number in 0..groups.modern {
-        clients.push(Box::new(clients::Modern::new(number, groups.whims)));
+        clients.push(Box::new(clients::Modern::new(number as usize % GROUPS, number, groups.whims)));
     }
     clients
 }

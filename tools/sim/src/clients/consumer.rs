@@ -186,8 +186,9 @@ impl Consumer {
             topic_id: topic.id,
             partitions: parts.clone().into(),
         });
+        let max_wait_ms = if context.calm { self.style.max_wait_ms.min(10) } else { self.style.max_wait_ms };
         let body = FetchRequest {
-            max_wait_ms: if context.calm { self.style.max_wait_ms.min(10) } else { self.style.max_wait_ms },
+            max_wait_ms,
             min_bytes: context.random.below(300) as i32,
             max_bytes: self.style.bytes_max,
             session_id: self.session.0,
@@ -196,7 +197,8 @@ impl Consumer {
             ..Default::default()
         };
         context.say(|| format!("fetch {:?}", floors.iter().map(|(key, floor)| (key, floor.from)).collect::<Vec<_>>()));
-        self.line.ask(context, &FETCH, self.style.version, &body, Asked::Fetch { floors, whole });
+        let waits_ns = max_wait_ms as u64 * 1_000_000;
+        self.line.ask_waiting(context, &FETCH, self.style.version, &body, (Asked::Fetch { floors, whole }, waits_ns));
     }
 
     fn fetched(&mut self, context: &mut Context<'_>, floors: BTreeMap<Key, Floor>, whole: bool, frame: &[u8]) {

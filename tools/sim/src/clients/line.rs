@@ -11,22 +11,40 @@ use crate::network::Link;
 const BACKOFF_NS: (u64, u64) = (1_000_000, 20_000_000);
 /// Longer than any fault lasts: an answer that takes this long never comes.
 const ANSWER_NS_MAX: u64 = 30_000_000_000;
+/// Once faults are quiet, what waits for nobody is answered within this.
+pub const PROMPT_NS_MAX: u64 = 2_000_000_000;
 
 /// `P`: what the client needs to know of a request when its answer comes.
 pub struct Line<P> {
     link: Option<Link>,
     bytes: Vec<u8>,
-    pending: VecDeque<(i32, u64, P)>,
+    pending: VecDeque<Pending<P>>,
     correlation: i32,
     retry_at_ns: u64,
     /// Somebody looks then whether the oldest question was answered.
     watched_ns: u64,
 }
 
+struct Pending<P> {
+    correlation: i32,
+    name: &'static str,
+    at_ns: u64,
+    /// How long it may wait for others, by its own wish.
+    waits_ns: u64,
+    asked: P,
+}
+
 /// A reply frame without its length, and what it answers.
 pub struct Answer<P> {
     pub asked: P,
     pub frame: Vec<u8>,
+}
+
+impl<P> Pending<P> {
+    /// How long it has been waiting in peace.
+    fn quiet_ns(&self, context: &Context<'_>) -> Option<u64> {
+        Some(context.now_ns.saturating_sub(self.at_ns.max(context.quiet_since_ns?)))
+    }
 }
 
 impl<P> Default for Line<P> {
@@ -49,22 +67,35 @@ impl<P> Line<P> {
             }
             self.link = Some(context.connect());
         }
-        if let Some((_, at, _)) = self.pending.front()
-            && context.now_ns > at + ANSWER_NS_MAX
-        {
-            let waited = (context.now_ns - at) / 1_000_000;
-            context.fail("every request is answered", format!("no answer for {waited} ms on a connection that lives"));
-        }
+        self.judge(context);
         self.watch(context);
         true
     }
 
+    /// Whether the oldest question waits for too long.
+    fn judge(&mut self, context: &mut Context<'_>) {
+        let Some(first) = self.pending.front() else { return };
+        let waited_ns = context.now_ns - first.at_ns;
+        if waited_ns > ANSWER_NS_MAX {
+            let text = format!("{}: no answer for {} ms on a connection that lives", first.name, waited_ns / 1_000_000);
+            return context.fail("every request is answered", text);
+        }
+        let Some(quiet_ns) = first.quiet_ns(context) else { return };
+        if quiet_ns > first.waits_ns + PROMPT_NS_MAX {
+            let text = format!("{}: no answer for {} ms of peace", first.name, quiet_ns / 1_000_000);
+            context.fail("every request is answered within its bound", text);
+        }
+    }
+
     fn watch(&mut self, context: &mut Context<'_>) {
-        if let Some((_, at, _)) = self.pending.front()
-            && context.now_ns >= self.watched_ns
-        {
-            self.watched_ns = at + ANSWER_NS_MAX + 1_000_000;
-            context.wake_in(self.watched_ns - context.now_ns);
+        let Some(first) = self.pending.front() else { return };
+        let due_ns = match context.quiet_since_ns {
+            Some(since) => first.at_ns.max(since) + first.waits_ns + PROMPT_NS_MAX,
+            None => first.at_ns + ANSWER_NS_MAX,
+        };
+        if context.now_ns >= self.watched_ns || due_ns < self.watched_ns {
+            self.watched_ns = due_ns + 1_000_000;
+            context.wake_in(self.watched_ns.saturating_sub(context.now_ns));
         }
     }
 
@@ -76,8 +107,21 @@ impl<P> Line<P> {
         body: &T,
         asked: P,
     ) {
+        self.ask_waiting(context, spec, version, body, (asked, 0));
+    }
+
+    /// A request that may wait for others for so long.
+    pub fn ask_waiting<'a, T: Field<'a>>(
+        &mut self,
+        context: &mut Context<'_>,
+        spec: &ApiSpec,
+        version: i16,
+        body: &T,
+        (asked, waits_ns): (P, u64),
+    ) {
         self.tell(context, spec, version, body);
-        self.pending.push_back((self.correlation, context.now_ns, asked));
+        let (correlation, name, at_ns) = (self.correlation, spec.name, context.now_ns);
+        self.pending.push_back(Pending { correlation, name, at_ns, waits_ns, asked });
         self.watch(context);
     }
 
@@ -109,10 +153,16 @@ impl<P> Line<P> {
         let frame = self.bytes[4..end].to_vec();
         self.bytes.drain(..end);
         let correlation = i32::from_be_bytes(frame[..4].try_into().expect("at least 4"));
+        self.judge(context);
         match self.pending.pop_front() {
-            Some((asked_as, _, asked)) if asked_as == correlation => Some(Answer { asked, frame }),
-            Some((asked_as, ..)) => {
-                context.fail("replies come in order", format!("{correlation} came, {asked_as} was next"));
+            Some(first) if first.correlation == correlation => {
+                if let Some(quiet_ns) = first.quiet_ns(context) {
+                    context.ledger.took(first.name, quiet_ns.saturating_sub(first.waits_ns));
+                }
+                Some(Answer { asked: first.asked, frame })
+            }
+            Some(first) => {
+                context.fail("replies come in order", format!("{correlation} came, {} was next", first.correlation));
                 None
             }
             None => {
@@ -132,7 +182,7 @@ impl<P> Line<P> {
         let backoff = context.random.between(BACKOFF_NS.0, BACKOFF_NS.1);
         self.retry_at_ns = context.now_ns + backoff;
         context.wake_in(backoff);
-        Some(self.pending.drain(..).map(|(_, _, asked)| asked).collect())
+        Some(self.pending.drain(..).map(|pending| pending.asked).collect())
     }
 }
 

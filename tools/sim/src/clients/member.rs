@@ -1,4 +1,4 @@
-//! A member of one classic group that all of these share: it joins, leads when it is told to, beats, commits what it has, and now and
+//! A member of a classic group that others share: it joins, leads when it is told to, beats, commits what it has, and now and
 //! then stalls past its session, vanishes, comes back with what it was, or leaves.
 //!
 //! ```text
@@ -20,14 +20,15 @@ use ringmain_wire::{
 
 use super::line::{Line, reply};
 use super::{Client, Context};
-use crate::groups::{Broken, legal};
+use crate::groups::{self, Broken, legal};
 use crate::ledger::Ledger;
 use crate::network::Link;
 
-const GROUP: &str = "members";
 const TOPIC: &str = "topic-0";
 const SESSION_MS: i32 = 200;
 const REBALANCE_MS: i32 = 300;
+/// A join or a sync may wait for everybody else that long, no longer.
+const WAIT_NS: u64 = (SESSION_MS + REBALANCE_MS) as u64 * 1_000_000;
 const BEAT_NS: u64 = 30_000_000;
 /// JoinGroup's: without ids of their own, with, and the newest.
 const JOIN_VERSIONS: [i16; 3] = [2, 5, 9];
@@ -52,6 +53,9 @@ enum Asked {
 }
 
 pub struct Member {
+    /// Its group: in the books, and by name.
+    at: usize,
+    group: String,
     line: Line<Asked>,
     state: State,
     /// "" before it was given one.
@@ -60,6 +64,8 @@ pub struct Member {
     /// Told to the leader.
     members: Vec<String>,
     partitions: Vec<i32>,
+    /// It led, and shared out so many partitions.
+    shared: Option<i32>,
     /// How often it does something else than beat.
     whims: u32,
     next_ns: u64,
@@ -67,14 +73,18 @@ pub struct Member {
 }
 
 impl Member {
-    pub fn new(whims: u32) -> Member {
+    /// Of the `at`th classic group.
+    pub fn new(at: usize, whims: u32) -> Member {
         Member {
+            at,
+            group: groups::name("members", at),
             line: Line::default(),
             state: State::Out,
             id: String::new(),
             generation: -1,
             members: Vec::new(),
             partitions: Vec::new(),
+            shared: None,
             whims,
             next_ns: 0,
             offset: 0,
@@ -82,7 +92,8 @@ impl Member {
     }
 
     fn find(&mut self, context: &mut Context<'_>) {
-        let body = FindCoordinatorRequest { key_type: 0, coordinator_keys: vec![GROUP].into(), ..Default::default() };
+        let keys = vec![self.group.as_str()].into();
+        let body = FindCoordinatorRequest { key_type: 0, coordinator_keys: keys, ..Default::default() };
         self.line.ask(context, &FIND_COORDINATOR, 4, &body, Asked::Find);
     }
 
@@ -91,7 +102,7 @@ impl Member {
         let said = ConsumerProtocolSubscription { topics: vec![TOPIC].into(), ..Default::default() };
         let metadata = encode_value(0, &said);
         let body = JoinGroupRequest {
-            group_id: GROUP,
+            group_id: &self.group,
             session_timeout_ms: SESSION_MS,
             rebalance_timeout_ms: REBALANCE_MS,
             member_id: &self.id,
@@ -100,14 +111,20 @@ impl Member {
             ..Default::default()
         };
         context.say(|| format!("join v{version} as `{}`", self.id));
-        let floor = context.ledger.classic.generation();
-        self.line.ask(context, &JOIN_GROUP, version, &body, Asked::Join { version, floor });
+        let floor = context.ledger.classic[self.at].generation();
+        self.line.ask_waiting(context, &JOIN_GROUP, version, &body, (Asked::Join { version, floor }, WAIT_NS));
+    }
+
+    fn again(&self, context: &Context<'_>) -> bool {
+        let old = context.calm && context.ledger.classic[self.at].old(self.generation);
+        self.shared.is_some_and(|shared| old || shared < partitions(context))
     }
 
     fn sync(&mut self, context: &mut Context<'_>, leads: bool) {
         let mut assigned = Vec::new();
+        let count = partitions(context);
+        self.shared = leads.then_some(count);
         if leads {
-            let count = context.ledger.by_name(TOPIC).map_or(0, |number| context.ledger.topic(number).partitions);
             for (at, member) in self.members.iter().enumerate() {
                 let mine = (0..count).filter(|index| *index as usize % self.members.len() == at).map(PartitionIndex);
                 let topic = TopicPartition { topic: TOPIC, partitions: mine.collect() };
@@ -118,7 +135,7 @@ impl Member {
         let assignments =
             assigned.iter().map(|(member, assignment)| SyncGroupRequestAssignment { member_id: member, assignment });
         let body = SyncGroupRequest {
-            group_id: GROUP,
+            group_id: &self.group,
             generation_id: self.generation,
             member_id: &self.id,
             protocol_type: Some("consumer"),
@@ -126,12 +143,12 @@ impl Member {
             assignments: assignments.collect(),
             ..Default::default()
         };
-        self.line.ask(context, &SYNC_GROUP, 5, &body, Asked::Sync);
+        self.line.ask_waiting(context, &SYNC_GROUP, 5, &body, (Asked::Sync, WAIT_NS));
     }
 
     fn beat(&mut self, context: &mut Context<'_>) {
         let body = HeartbeatRequest {
-            group_id: GROUP,
+            group_id: &self.group,
             generation_id: self.generation,
             member_id: &self.id,
             group_instance_id: None,
@@ -151,20 +168,20 @@ impl Member {
         });
         let topic = OffsetCommitRequestTopic { name: TOPIC, partitions: partitions.collect(), ..Default::default() };
         let body = OffsetCommitRequest {
-            group_id: GROUP,
+            group_id: &self.group,
             generation_id_or_member_epoch: generation,
             member_id: &self.id,
             topics: vec![topic].into(),
             ..Default::default()
         };
-        let floor = context.ledger.classic.generation();
+        let floor = context.ledger.classic[self.at].generation();
         self.line.ask(context, &OFFSET_COMMIT, 8, &body, Asked::Commit { generation, floor });
     }
 
     fn leave(&mut self, context: &mut Context<'_>) {
         context.say(|| format!("`{}` leaves", self.id));
         let member = MemberIdentity { member_id: &self.id, ..Default::default() };
-        let body = LeaveGroupRequest { group_id: GROUP, member_id: "", members: vec![member].into() };
+        let body = LeaveGroupRequest { group_id: &self.group, member_id: "", members: vec![member].into() };
         self.line.ask(context, &LEAVE_GROUP, 5, &body, Asked::Leave);
     }
 
@@ -252,7 +269,7 @@ impl Member {
             code => return self.refused(context, "JoinGroup", code),
         }
         context.ledger.reach("groups: generations joined");
-        let result = context.ledger.classic.joined(body.member_id, body.generation_id, body.leader, floor);
+        let result = context.ledger.classic[self.at].joined(body.member_id, body.generation_id, body.leader, floor);
         self.check(context, result);
         self.id = body.member_id.to_owned();
         self.generation = body.generation_id;
@@ -278,7 +295,7 @@ impl Member {
         let mine: Vec<i32> =
             topics.flat_map(|topic| topic.partitions.iter().map(|index| index.0).collect::<Vec<_>>()).collect();
         context.say(|| format!("`{}` has {mine:?} in {}", self.id, self.generation));
-        let result = context.ledger.classic.assigned(&self.id, self.generation, &mine);
+        let result = context.ledger.classic[self.at].assigned(&self.id, self.generation, &mine);
         self.check(context, result);
         context.ledger.reach("groups: assignments received");
         self.partitions = mine;
@@ -291,7 +308,7 @@ impl Member {
         match code {
             ErrorCode::None => {
                 if let Some((generation, floor)) = asked {
-                    let result = context.ledger.classic.accepted(what, &self.id, generation, floor);
+                    let result = context.ledger.classic[self.at].accepted(what, &self.id, generation, floor);
                     self.check(context, result);
                 }
             }
@@ -317,6 +334,11 @@ impl Member {
     }
 }
 
+/// As many as the topic has, as far as anybody was told.
+fn partitions(context: &Context<'_>) -> i32 {
+    context.ledger.by_name(TOPIC).map_or(0, |number| context.ledger.topic(number).partitions)
+}
+
 impl Client for Member {
     fn poll(&mut self, context: &mut Context<'_>) {
         if context.ledger.by_name(TOPIC).is_none() {
@@ -325,8 +347,11 @@ impl Client for Member {
         if context.now_ns < self.next_ns {
             return context.wake_in(self.next_ns - context.now_ns);
         }
-        if self.finished(context.ledger) && context.calm || !self.line.up(context) || self.line.pending() > 0 {
+        if context.calm && self.finished(context.ledger) || !self.line.up(context) || self.line.pending() > 0 {
             return;
+        }
+        if context.quiet_for(groups::WHOLE_NS_MAX) && !context.ledger.classic[self.at].whole {
+            context.fail("a group has all its partitions again", format!("{}: {}", self.group, self.describe()));
         }
         match self.state {
             State::Out | State::Find => {
@@ -335,9 +360,16 @@ impl Client for Member {
             }
             State::Join => self.join(context),
             State::Sync(leads) => self.sync(context, leads),
-            // It has been in the group once more: every rebalance ended.
-            State::In if context.calm => self.leave(context),
-            State::In if self.whims > 0 && context.random.chance(0.15) => self.whim(context),
+            // The group is as it should be once more: every rebalance ended.
+            State::In if context.calm && context.ledger.classic[self.at].look(partitions(context)) => {
+                self.leave(context)
+            }
+            // As a leader does that sees a topic grow; and once more when faults are over, for everybody to show that he is there.
+            State::In if self.again(context) => {
+                self.shared = None;
+                self.join(context);
+            }
+            State::In if !context.calm && self.whims > 0 && context.random.chance(0.15) => self.whim(context),
             State::In => {
                 self.next_ns = context.now_ns + context.random.below(2 * BEAT_NS);
                 if !self.partitions.is_empty() && context.random.chance(0.4) {
@@ -367,9 +399,9 @@ impl Client for Member {
         }
     }
 
-    /// Of the calm: out, by its own wish.
-    fn finished(&self, _ledger: &Ledger) -> bool {
-        self.state == State::Out && self.id.is_empty() && self.line.pending() == 0
+    /// Of the calm: out, by its own wish, of a group that was as it should be.
+    fn finished(&self, ledger: &Ledger) -> bool {
+        self.state == State::Out && self.id.is_empty() && self.line.pending() == 0 && ledger.classic[self.at].whole
     }
 
     fn describe(&self) -> String {

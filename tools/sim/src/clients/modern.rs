@@ -1,4 +1,4 @@
-//! A member of one KIP-848 group that all of these share: it beats, gives back what it is told to, commits what it has, and now and
+//! A member of a KIP-848 group that others share: it beats, gives back what it is told to, commits what it has, and now and
 //! then stalls past its session, vanishes, comes back, or leaves.
 
 use std::collections::BTreeSet;
@@ -13,11 +13,10 @@ use ringmain_wire::{
 
 use super::line::{Line, reply};
 use super::{Client, Context};
-use crate::groups::legal;
+use crate::groups::{self, legal};
 use crate::ledger::Ledger;
 use crate::network::Link;
 
-const GROUP: &str = "modern";
 const TOPIC: &str = "topic-0";
 /// `group.consumer.session.timeout.ms` of the simulated broker.
 pub const SESSION_MS: u64 = 200;
@@ -46,6 +45,9 @@ enum Asked {
 }
 
 pub struct Modern {
+    /// Its group: in the books, and by name.
+    at: usize,
+    group: String,
     number: u32,
     life: u32,
     line: Line<Asked>,
@@ -62,8 +64,11 @@ pub struct Modern {
 }
 
 impl Modern {
-    pub fn new(number: u32, whims: u32) -> Modern {
+    /// Of the `at`th KIP-848 group.
+    pub fn new(at: usize, number: u32, whims: u32) -> Modern {
         Modern {
+            at,
+            group: groups::name("modern", at),
             number,
             life: 0,
             line: Line::default(),
@@ -88,7 +93,8 @@ impl Modern {
     }
 
     fn find(&mut self, context: &mut Context<'_>) {
-        let body = FindCoordinatorRequest { key_type: 0, coordinator_keys: vec![GROUP].into(), ..Default::default() };
+        let keys = vec![self.group.as_str()].into();
+        let body = FindCoordinatorRequest { key_type: 0, coordinator_keys: keys, ..Default::default() };
         self.line.ask(context, &FIND_COORDINATOR, 4, &body, Asked::Find);
     }
 
@@ -105,7 +111,7 @@ impl Modern {
         let whole = joins || self.tell;
         let id = self.id();
         let body = ConsumerGroupHeartbeatRequest {
-            group_id: GROUP,
+            group_id: &self.group,
             member_id: &id,
             member_epoch: self.epoch,
             rebalance_timeout_ms: if whole { REBALANCE_MS } else { -1 },
@@ -132,21 +138,22 @@ impl Modern {
         let topic = OffsetCommitRequestTopic { name: TOPIC, partitions: partitions.collect(), ..Default::default() };
         let id = self.id();
         let body = OffsetCommitRequest {
-            group_id: GROUP,
+            group_id: &self.group,
             generation_id_or_member_epoch: self.epoch,
             member_id: &id,
             topics: vec![topic].into(),
             ..Default::default()
         };
         let me = self.me();
-        let lost = self.partitions.iter().copied().filter(|index| context.ledger.modern.lost(me, *index)).collect();
+        let lost =
+            self.partitions.iter().copied().filter(|index| context.ledger.modern[self.at].lost(me, *index)).collect();
         self.line.ask(context, &OFFSET_COMMIT, 9, &body, Asked::Commit { lost });
     }
 
     fn release(&mut self, context: &mut Context<'_>, keep: &BTreeSet<i32>) {
         let me = self.me();
         for partition in self.partitions.difference(keep) {
-            context.ledger.modern.released(me, *partition);
+            context.ledger.modern[self.at].released(me, *partition);
         }
         self.partitions.retain(|partition| keep.contains(partition));
     }
@@ -214,7 +221,7 @@ impl Modern {
             }
         }
         let me = self.me();
-        context.ledger.modern.beat(me, sent_ns, SESSION_MS * 1_000_000);
+        context.ledger.modern[self.at].beat(me, sent_ns, SESSION_MS * 1_000_000);
         if body.member_epoch < self.epoch {
             context.fail("an epoch never falls back", format!("{} after {}", body.member_epoch, self.epoch));
         }
@@ -229,7 +236,7 @@ impl Modern {
         self.release(context, &mine);
         for partition in mine {
             if self.partitions.insert(partition)
-                && let Err((invariant, text)) = context.ledger.modern.taken(me, partition, context.now_ns)
+                && let Err((invariant, text)) = context.ledger.modern[self.at].taken(me, partition, context.now_ns)
             {
                 context.fail(invariant, text);
             }
@@ -272,14 +279,21 @@ impl Client for Modern {
         if context.calm && self.finished(context.ledger) || !self.line.up(context) || self.line.pending() > 0 {
             return;
         }
+        let partitions = context.ledger.by_name(TOPIC).map_or(0, |number| context.ledger.topic(number).partitions);
+        let whole = context.calm && context.ledger.modern[self.at].look(partitions);
+        if context.quiet_for(groups::WHOLE_NS_MAX) && !whole {
+            context.fail("a group has all its partitions again", format!("{}: {}", self.group, self.describe()));
+        }
         match self.state {
             State::Out | State::Find => {
                 self.state = State::Find;
                 self.find(context);
             }
-            // It was answered in the calm: the group goes on.
-            State::In if context.calm && self.settled && !self.tell => self.leave(context),
-            State::In if self.epoch > 0 && self.whims > 0 && context.random.chance(0.1) => self.whim(context),
+            // It was answered in the calm, and the group is as it should be.
+            State::In if whole && self.settled && !self.tell => self.leave(context),
+            State::In if !context.calm && self.epoch > 0 && self.whims > 0 && context.random.chance(0.1) => {
+                self.whim(context)
+            }
             State::In => {
                 self.next_ns = context.now_ns + context.random.below(2 * BEAT_NS);
                 if self.epoch > 0 && !self.tell && !self.partitions.is_empty() && context.random.chance(0.3) {

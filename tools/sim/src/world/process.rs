@@ -182,6 +182,9 @@ impl World {
 
     pub(super) fn served(&mut self) {
         self.start_until_ns = u64::MAX;
+        if self.quiet_since_ns < u64::MAX {
+            self.quiet_since_ns = self.quiet_since_ns.max(self.outside.now_ns);
+        }
         self.layout.served = true;
         let kept = self.layout.generation;
         (1..=kept + 1).filter(|generation| *generation != kept).for_each(|generation| self.remove_journals(generation));
