@@ -100,6 +100,7 @@ fn show(plan: Plan) -> bool {
                 "passed: {} acked, {} read, {} starts, {:?}, {:?}",
                 report.acked, report.read, report.starts, report.strikes, report.reached
             );
+            println!("slowest in peace, ns: {:?}", report.slowest_ns);
             true
         }
         Err(violation) => {
