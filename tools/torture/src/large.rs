@@ -7,13 +7,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ringmain_buffer::Buf;
+use ringmain_torture::broker::{Broker, create};
 use ringmain_torture::connection::Connection;
+use ringmain_torture::producer::{self, IN_FLIGHT, PRODUCE_VERSION, init_producer_id};
+use ringmain_torture::verify::verify;
 use ringmain_types::{ErrorCode, WallMs};
 use ringmain_wire::{PRODUCE, ProduceResponse};
 
-use crate::producer::{self, IN_FLIGHT, PRODUCE_VERSION, init_producer_id};
-use crate::verify::verify;
-use crate::{Broker, Options, create};
+use crate::Options;
 
 const TOPIC: &str = "large";
 const VALUE_BYTES: usize = 1000;
@@ -35,7 +36,7 @@ struct Filler {
     acked: u64,
 }
 
-pub fn run(options: &Options, broker: &mut Broker<'_>, gib: u64) -> Result<bool, String> {
+pub fn run(options: &Options, broker: &mut Broker, gib: u64) -> Result<bool, String> {
     create(&broker.address, TOPIC, options.partitions)?;
     let wanted = (gib << 30) / (options.partitions as u64 * VALUE_BYTES as u64);
     let mut connection = Connection::open(&broker.address).map_err(|e| e.to_string())?;
@@ -127,7 +128,7 @@ impl Filler {
 }
 
 /// Starts the broker; how long it took until it said that it is ready.
-fn start(broker: &mut Broker<'_>) -> Result<Duration, String> {
+fn start(broker: &mut Broker) -> Result<Duration, String> {
     let began = Instant::now();
     broker.start()?;
     loop {

@@ -6,8 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod large;
-mod producer;
-mod verify;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -15,12 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use ringmain_wire::create_topics::CreatableTopic;
-use ringmain_wire::{CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, METADATA, MetadataRequest};
 
-use producer::{Promised, RawProducer};
-use ringmain_torture::connection::Connection;
-use verify::{Verdict, verify};
+use ringmain_torture::broker::{Broker, create, new_directory};
+use ringmain_torture::producer::{Promised, RawProducer};
+use ringmain_torture::verify::{Verdict, verify};
 
 #[derive(Parser)]
 struct Options {
@@ -45,61 +41,6 @@ struct Options {
     fill_gib: Option<u64>,
 }
 
-struct Broker<'a> {
-    options: &'a Options,
-    address: String,
-    admin: String,
-    child: Option<Child>,
-}
-
-impl Broker<'_> {
-    /// Starts the process and waits until it serves; returns how long that took.
-    fn start(&mut self) -> Result<Duration, String> {
-        let began = Instant::now();
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.options.work.join("broker.log"));
-        let log = log.map_err(|e| format!("broker.log: {e}"))?;
-        let mut command = Command::new(&self.options.binary);
-        command.arg("start").arg("--data-dir").arg(self.options.work.join("data")).args(["--listen", &self.address]);
-        command.args(["--admin-listen", &self.admin, "--cores", "2"]);
-        command.stdout(log.try_clone().map_err(|e| e.to_string())?).stderr(log);
-        let mut child = command.spawn().map_err(|e| format!("{}: {e}", self.options.binary.display()))?;
-        loop {
-            if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
-                return Err(format!("the broker ended with {status}: see broker.log"));
-            }
-            if serves(&self.address) {
-                break;
-            }
-            if began.elapsed() > Duration::from_secs(300) {
-                return Err("the broker does not serve within 5 minutes".into());
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        self.child = Some(child);
-        Ok(began.elapsed())
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // Both fail only when the process is gone, which is what is wanted.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Answers a request: that a port takes connections says little, for a moment it may still be a killed process's.
-fn serves(address: &str) -> bool {
-    let request = MetadataRequest { topics: None, ..Default::default() };
-    Connection::open(address).and_then(|mut c| c.call(&METADATA, 9, &request)).is_ok()
-}
-
-impl Drop for Broker<'_> {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 fn main() -> ExitCode {
     let mut options = Options::parse();
     if options.seed == 0 {
@@ -117,12 +58,8 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<bool, String> {
     fastrand::seed(options.seed);
-    if options.work.exists() {
-        std::fs::remove_dir_all(&options.work).map_err(|e| format!("{}: {e}", options.work.display()))?;
-    }
-    std::fs::create_dir_all(&options.work).map_err(|e| format!("{}: {e}", options.work.display()))?;
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string());
-    let mut broker = Broker { options, address: free()?.to_string(), admin: free()?.to_string(), child: None };
+    new_directory(&options.work)?;
+    let mut broker = Broker::new(&options.binary, &options.work, 2)?;
     broker.start()?;
     if let Some(gib) = options.fill_gib {
         return large::run(options, &mut broker, gib);
@@ -133,8 +70,14 @@ fn run(options: &Options) -> Result<bool, String> {
     }
     let library = options.python.as_ref().map(|python| Library::start(options, python, &address)).transpose()?;
     let (stop, acked) = (AtomicBool::new(false), AtomicU64::new(0));
-    let raw =
-        RawProducer { address: &address, topic: "raw", partitions: options.partitions, stop: &stop, acked: &acked };
+    let raw = RawProducer {
+        address: &address,
+        topic: "raw",
+        partitions: options.partitions,
+        stop: &stop,
+        acked: &acked,
+        pause: Duration::ZERO,
+    };
     let began = Instant::now();
     let (promised, slowest) = std::thread::scope(|scope| {
         let producer = scope.spawn(|| raw.run());
@@ -180,19 +123,6 @@ fn judge(address: &str, topic: &str, promised: &Promised) -> Result<Verdict, Str
         return Err(format!("{topic}: nothing was acknowledged, so nothing was shown"));
     }
     verify(address, topic, &promised.offsets).map_err(|e| e.to_string())
-}
-
-fn create(address: &str, topic: &str, partitions: usize) -> Result<(), String> {
-    let topic =
-        CreatableTopic { name: topic, num_partitions: partitions as i32, replication_factor: 1, ..Default::default() };
-    let request = CreateTopicsRequest { topics: vec![topic].into(), timeout_ms: 10_000, ..Default::default() };
-    let made = Connection::open(address).and_then(|mut c| c.call(&CREATE_TOPICS, 7, &request));
-    let frame = made.map_err(|e| format!("CreateTopics: {e}"))?;
-    let (_, reply): (i32, CreateTopicsResponse<'_>) = frame.decode(&CREATE_TOPICS, 7).map_err(|e| e.to_string())?;
-    match reply.topics.iter().next() {
-        Some(topic) if topic.error_code.code() == 0 => Ok(()),
-        other => Err(format!("CreateTopics: {other:?}")),
-    }
 }
 
 /// librdkafka as a process of its own: it writes a line `partition number offset` for each acknowledged record.

@@ -14,7 +14,7 @@ use ringmain_wire::{
     INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, PRODUCE, ProduceRequest, ProduceResponse,
 };
 
-use ringmain_torture::connection::Connection;
+use crate::connection::Connection;
 
 pub const IN_FLIGHT: usize = 5;
 pub const PRODUCE_VERSION: i16 = 12;
@@ -49,6 +49,8 @@ pub struct RawProducer<'a> {
     pub partitions: usize,
     pub stop: &'a AtomicBool,
     pub acked: &'a AtomicU64,
+    /// Before each batch.
+    pub pause: Duration,
 }
 
 impl RawProducer<'_> {
@@ -97,6 +99,9 @@ impl RawProducer<'_> {
         }
         loop {
             while pending.len() < IN_FLIGHT && !self.stop.load(Ordering::Relaxed) {
+                if !self.pause.is_zero() {
+                    std::thread::sleep(self.pause);
+                }
                 let partition = fastrand::usize(..self.partitions);
                 let batch = make_batch(producer_id, partition, sent[partition], fastrand::u64(1..=RECORDS_MAX));
                 sent[partition] += batch.count;

@@ -7,9 +7,9 @@ use ringmain_types::{ErrorCode, Offset, PartitionIndex};
 use ringmain_wire::fetch::{FetchPartition, FetchTopic};
 use ringmain_wire::{FETCH, FetchRequest, FetchResponse};
 
-use ringmain_torture::connection::Connection;
+use crate::connection::Connection;
 
-const FETCH_VERSION: i16 = 12;
+pub const FETCH_VERSION: i16 = 12;
 
 /// What was found wrong, and how much was looked at.
 #[derive(Default, Debug)]
@@ -120,7 +120,8 @@ fn read_all(address: &str, topic: &str, partition: usize) -> io::Result<Vec<(i64
     }
 }
 
-fn take_records(mut bytes: &[u8], from: i64, log: &mut Vec<(i64, u64)>) -> io::Result<()> {
+/// (offset, number) of every record from `from` on in these batches, the last of which may be cut.
+pub fn take_records(mut bytes: &[u8], from: i64, log: &mut Vec<(i64, u64)>) -> io::Result<()> {
     let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut scratch = Vec::new();
     while bytes.len() >= HEADER_BYTES {
