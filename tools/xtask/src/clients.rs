@@ -25,12 +25,22 @@ pub fn torture(rest: &[String]) -> bool {
 
 /// Strangers, broken clients and poor machines, against the broker as it is shipped; what `ringmain-hostile` takes may follow.
 pub fn hostile(rest: &[String]) -> bool {
+    against_the_broker("ringmain-hostile", rest)
+}
+
+/// Members of consumer groups under load; what `ringmain-groups` takes.
+pub fn groups(rest: &[String]) -> bool {
+    against_the_broker("ringmain-groups", rest)
+}
+
+/// A program of tools/torture.
+fn against_the_broker(program: &str, rest: &[String]) -> bool {
     if !succeeds(cargo(&["build", "--release", "--package", "ringmain", "--package", "ringmain-torture"])) {
         return false;
     }
-    let mut hostile = Command::new(root().join("target/release/ringmain-hostile"));
-    hostile.current_dir(root()).args(rest);
-    succeeds(hostile)
+    let mut command = Command::new(root().join("target/release").join(program));
+    command.current_dir(root()).args(rest);
+    succeeds(command)
 }
 
 fn runner(rest: &[String]) -> Command {

@@ -19,6 +19,7 @@ cargo xtask sim --seed N            one history of the simulator, readable
 cargo xtask sim --seeds FROM..TO    many, on both cores; or --count K from a random start; or --cuts (power cut at every operation)
 cargo xtask conformance             real clients with asserted results: kcat, Kafka's tools, librdkafka, franz-go, kafka-python
 cargo xtask torture [--kills N]     kill -9 at random moments under load, then everything acknowledged is looked for
+cargo xtask groups RUN [...]        consumer groups under load: kills, members, many, large; `groups help` says more
 cargo xtask hostile [--only TEXT]   bad input and bad environments on the real process; ends with `N passed, N failed`
 cargo xtask bench [--rounds N ...]    Ringmain beside the ceiling probe, written to perf/results; `--help` names the rest
 cargo xtask mutations [NAME...]     puts known bugs back and sees that the simulator finds them";
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ("sim", rest) => sim::run(rest),
         ("conformance", rest) => clients::conformance(rest),
         ("torture", rest) => clients::torture(rest),
+        ("groups", rest) => clients::groups(rest),
         ("hostile", rest) => clients::hostile(rest),
         ("mutations", rest) => mutations::run(rest),
         _ => {

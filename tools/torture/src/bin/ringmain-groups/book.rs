@@ -31,6 +31,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Members that came together do not beat together for ever.
+    pub fn next_beat(&self) -> Duration {
+        self.beat.mul_f64(0.6 + 0.4 * fastrand::f64())
+    }
+
     /// A rebalance that takes longer is a broken promise.
     pub fn rebalance_max(&self) -> Duration {
         self.session + self.rebalance

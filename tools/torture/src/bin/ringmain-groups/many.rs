@@ -52,8 +52,7 @@ impl Crowd {
         create(&broker.address, TOPIC, PARTITIONS as usize)?;
         find_coordinator(&broker.address, "any")?;
         let mut swarm = self.swarm(&broker)?;
-        let before = broker.resident()?;
-        self.enter(&mut swarm, &broker)?;
+        let before = self.enter(&mut swarm, &broker)?;
         let began = Instant::now();
         let partitions = PARTITIONS as usize;
         swarm.run(began + SETTLE_MAX, |swarm| {
@@ -63,8 +62,9 @@ impl Crowd {
         let after = broker.resident()?;
         println!("  {settled} settled after {:.1} s", began.elapsed().as_secs_f64());
         println!(
-            "  memory: {} -> {} MiB, {} bytes a group",
+            "  memory: {} MiB with {} connections, {} MiB with the groups, {} bytes a group",
             before >> 20,
+            swarm.members.len(),
             after >> 20,
             after.saturating_sub(before) / self.groups as u64
         );
@@ -106,8 +106,8 @@ impl Crowd {
         }
     }
 
-    /// Connections first: what they cost is not the groups'.
-    fn enter(&self, swarm: &mut Swarm, broker: &Broker) -> Result<(), String> {
+    /// Connections first: what they cost is not the groups'. What the broker has then.
+    fn enter(&self, swarm: &mut Swarm, broker: &Broker) -> Result<u64, String> {
         let mut open = Vec::new();
         for number in 0..swarm.members.len() {
             let mut connection = swarm.open(number)?;
@@ -115,11 +115,11 @@ impl Crowd {
             spoken.map_err(|e| format!("ApiVersions: {e}"))?;
             open.push(connection);
         }
-        println!("  {} connections, {} MiB", open.len(), broker.resident()? >> 20);
+        let resident = broker.resident()?;
         for (number, connection) in open.into_iter().enumerate() {
             swarm.enter_over(number, connection)?;
         }
-        Ok(())
+        Ok(resident)
     }
 
     fn start_again(&self, swarm: &mut Swarm, broker: &mut Broker) -> Result<(), String> {

@@ -587,7 +587,7 @@ impl Member {
         }
         book.changed = true;
         self.stage = Stage::In;
-        self.beat_due = now + book.plan.beat;
+        self.beat_due = now + book.plan.next_beat();
         Ok(())
     }
 
@@ -599,7 +599,7 @@ impl Member {
         stats: &mut Stats,
     ) -> io::Result<()> {
         let (_, reply): (i32, HeartbeatResponse) = frame.decode(&HEARTBEAT, 4)?;
-        self.beat_due = now + book.plan.beat;
+        self.beat_due = now + book.plan.next_beat();
         stats.beats.saturating_record((now - sent).as_micros() as u64);
         if matches!(reply.error_code, ErrorCode::None | ErrorCode::RebalanceInProgress) {
             book.beat(self.number, sent);
@@ -619,7 +619,7 @@ impl Member {
         stats: &mut Stats,
     ) -> io::Result<()> {
         let (_, reply): (i32, ConsumerGroupHeartbeatResponse<'_>) = frame.decode(&CONSUMER_GROUP_HEARTBEAT, 1)?;
-        self.beat_due = now + book.plan.beat;
+        self.beat_due = now + book.plan.next_beat();
         stats.beats.saturating_record((now - sent).as_micros() as u64);
         if reply.error_code != ErrorCode::None {
             self.refused(now, ("ConsumerGroupHeartbeat", reply.error_code), book, stats);
