@@ -100,6 +100,8 @@ pub fn wishes(random: &mut Random, topics: u32, partitions_max: u64, start_ns: u
     // Of its own: histories without compaction stay what they were.
     let mut compacts = Random::new(plan.seed ^ 0x636f_6d70_6163_7473);
     let often = if compacts.chance(0.5) { 0.7 } else { 0.0 };
+    // Of a short history it is the last one, and is compacted as soon as can be: its power is to go in each step of that.
+    let often = |at: u32| if !durable { often } else { f32::from(at + 1 == topics) };
     for at in 0..topics {
         let mut configs = Vec::new();
         let by = if at > 0 && random.chance(0.2) { By::Metadata } else { By::CreateTopics };
@@ -112,8 +114,8 @@ pub fn wishes(random: &mut Random, topics: u32, partitions_max: u64, start_ns: u
             configs.push(("retention.bytes", (8 << 10).to_string()));
         }
         let later = random.below(plan.chaos_ns / 2);
-        let compacted = (by == By::CreateTopics && !asynchronous && compacts.chance(often))
-            .then(|| compacted(&mut compacts, &mut configs, retained));
+        let compacted = (by == By::CreateTopics && !asynchronous && compacts.chance(often(at)))
+            .then(|| if durable { soon(&mut configs) } else { compacted(&mut compacts, &mut configs, retained) });
         wishes.push(Wish {
             by,
             name: format!("topic-{at}"),
@@ -133,6 +135,13 @@ pub fn wishes(random: &mut Random, topics: u32, partitions_max: u64, start_ns: u
         wishes.push(grown);
     }
     wishes
+}
+
+/// A compacted topic that has something to do in a few milliseconds.
+fn soon(configs: &mut Vec<(&'static str, String)>) -> Compacted {
+    let wanted = [("cleanup.policy", "compact"), ("segment.ms", "1"), ("min.cleanable.dirty.ratio", "0.01")];
+    configs.extend(wanted.map(|(name, value)| (name, value.to_string())));
+    Compacted { keys: 10, tombstones_stay: true }
 }
 
 /// What makes a topic a compacted one, of a few keys, with segments that roll while the history lasts.

@@ -237,7 +237,7 @@ impl Plan {
             values: (15, 25),
         };
         let mut limits = Limits::tiny();
-        limits.segment_bytes_max = 8 << 10;
+        (limits.segment_bytes_max, limits.compaction_check_ms) = (8 << 10, 5);
         Plan {
             shards: 2,
             faults: Faults { completions_reordered: 0.3, ..Faults::none() },

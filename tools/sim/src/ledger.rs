@@ -301,11 +301,30 @@ impl Ledger {
         self.keyed.insert(value, keyed);
     }
 
-    /// A reader of a compacted topic found no record at these offsets.
+    /// A reader of a compacted topic found no record at these offsets: each has a younger value of its key by now, or is told of at once.
+    /// What is lost would be hidden by what is written behind it.
     pub fn skipped(&mut self, key: Key, offsets: std::ops::Range<i64>) {
-        if let Some(log) = self.logs.get_mut(&key) {
-            log.skipped.extend(offsets);
+        let Some(compacted) = self.topics[&key.topic].compacted else { return };
+        for offset in offsets {
+            let new = self.logs.get_mut(&key).is_some_and(|log| log.skipped.insert(offset));
+            if new && !self.may_be_gone(key, offset, compacted) {
+                let value = self.logs[&key].at[&offset];
+                let text = format!("{offset} of {key:?} is gone before its time: {value:?} {:?}", self.keyed[&value]);
+                self.fail("compaction keeps the last value of every key", text);
+            }
         }
+    }
+
+    fn may_be_gone(&self, key: Key, offset: i64, compacted: Compacted) -> bool {
+        let log = &self.logs[&key];
+        let keyed_of = |value: &ValueId| self.keyed.get(value).copied();
+        let Some(keyed) = log.at.get(&offset).and_then(keyed_of) else { return true };
+        let rival = |value: &ValueId| keyed_of(value).is_some_and(|other| other.key == keyed.key);
+        // Written, perhaps, but nobody was told where, or not yet.
+        let unsure = |value: &ValueId| !log.place.contains_key(value) && !log.refused.contains(value);
+        keyed.tombstone && !compacted.tombstones_stay
+            || log.at.range(offset + 1..).any(|(_, value)| rival(value))
+            || self.meant.iter().any(|(value, meant)| *meant == key && rival(value) && unsure(value))
     }
 
     /// Everything was read to its end, by a fresh reader: of what is gone, each had a younger value of its key.
@@ -314,26 +333,12 @@ impl Ledger {
         let (mut gone, mut markers) = (0, 0);
         for (key, log) in &self.logs {
             let Some(compacted) = self.topics[&key.topic].compacted else { continue };
-            // Written, perhaps, but nobody was told where.
-            let unsure: BTreeSet<u64> = self
-                .meant
-                .iter()
-                .filter(|(value, meant)| *meant == key && !log.place.contains_key(value))
-                .filter_map(|(value, _)| self.keyed.get(value).map(|keyed| keyed.key))
-                .collect();
-            let mut newest = BTreeMap::new();
-            for (offset, value) in &log.at {
-                if let Some(keyed) = self.keyed.get(value) {
-                    newest.insert(keyed.key, *offset);
-                }
-            }
             for offset in &log.skipped {
                 let Some(keyed) = log.at.get(offset).and_then(|value| self.keyed.get(value)) else { continue };
+                let same = |value: &ValueId| self.keyed.get(value).is_some_and(|other| other.key == keyed.key);
                 gone += 1;
-                let younger = newest.get(&keyed.key).is_some_and(|newest| newest > offset);
-                let over = keyed.tombstone && !compacted.tombstones_stay;
-                markers += u64::from(over && !younger);
-                if !younger && !over && !unsure.contains(&keyed.key) {
+                markers += u64::from(keyed.tombstone && !log.at.range(offset + 1..).any(|(_, value)| same(value)));
+                if !self.may_be_gone(*key, *offset, compacted) {
                     found = found.or(Some(format!("{offset} of {key:?} is gone: {keyed:?}")));
                 }
             }
@@ -516,11 +521,30 @@ mod tests {
             }
             ledger.acked(KEY, Offset(0), &[value(0), value(1), value(2), value(3)]);
             ledger.skipped(KEY, offset..offset + 1);
+            let at_once = ledger.broken().is_some();
             ledger.compacted_away();
-            ledger.broken().is_some()
+            assert_eq!(ledger.broken().is_some(), at_once);
+            at_once
         };
         assert_eq!([0, 1, 2].map(|offset| gone(offset, true)), [false, false, true]);
         assert_eq!([true, false].map(|stay| gone(3, stay)), [true, false]);
+    }
+
+    #[test]
+    fn what_a_later_value_hides_is_missed_at_once() {
+        let mut ledger = ledger(Keeping::Group);
+        ledger.topics.get_mut(&KEY.topic).unwrap().compacted = Some(Compacted { keys: 1, tombstones_stay: true });
+        let keyed = Keyed { key: 0, tombstone: false };
+        ledger.meant.retain(|value, _| value.number < 2);
+        ledger.keyed(value(0), keyed);
+        ledger.keyed(value(1), keyed);
+        ledger.acked(KEY, Offset(0), &[value(0)]);
+        ledger.skipped(KEY, 0..1);
+        assert!(ledger.broken().is_none(), "the other one may have been written");
+        ledger.logs.get_mut(&KEY).unwrap().skipped.clear();
+        ledger.refused(KEY, value(1));
+        ledger.skipped(KEY, 0..1);
+        assert!(ledger.broken().is_some());
     }
 
     #[test]

@@ -25,6 +25,9 @@ const TWICE_EVERY: u64 = 16;
 /// More than these are not worth the wait.
 const FAILURES_MAX: usize = 5;
 
+/// Of the short history whose power is cut at every point: compaction replaces segments in it, and a topic comes and goes.
+const CUTS_SEED: u64 = 2;
+
 thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
@@ -51,7 +54,7 @@ fn main() -> ExitCode {
             .and_then(|(from, to)| Some((number(from)?, number(to)?)))
             .is_some_and(|(from, to)| many(&(from..to).collect::<Vec<_>>())),
         ["--count", count] => number(count).is_some_and(fresh),
-        ["--cuts"] => cuts(1),
+        ["--cuts"] => cuts(CUTS_SEED),
         ["--cuts", "--seed", seed] => number(seed).is_some_and(cuts),
         ["--old-failures"] => many(&old_failures()),
         _ => {

@@ -434,9 +434,11 @@ impl Client for Consumer {
     fn closed(&mut self, context: &mut Context<'_>, link: Link) {
         if self.line.closed(context, link).is_some() {
             self.forget_session();
-            // What was lost with a process where that is allowed is read anew.
+            // What was lost with a process where that is allowed is read anew; and what must not be is looked for.
             for (key, place) in &mut self.places {
-                place.lost |= context.ledger.topic(key.topic).keeping == Keeping::Async;
+                let topic = context.ledger.topic(key.topic);
+                place.lost |=
+                    topic.keeping == Keeping::Async || topic.compacted.is_some() && context.random.chance(0.5);
             }
         }
     }
