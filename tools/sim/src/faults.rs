@@ -153,6 +153,10 @@ pub struct Groups {
     pub members: u32,
     pub modern: u32,
     pub whims: u32,
+    /// Segments of what has no time of its own, the coordinators' topic among it, close after this and are compacted soon; 0: as by default.
+    pub roll_ms: u64,
+    /// And their tombstones go after this.
+    pub tombstones_ms: u64,
 }
 
 impl Groups {
@@ -168,6 +172,8 @@ impl Groups {
             members: if random.chance(0.6) { random.between(2, 6) as u32 } else { 0 },
             modern: if random.chance(0.6) { random.between(2, 6) as u32 } else { 0 },
             whims: random.between(0, 6) as u32,
+            roll_ms: if random.chance(0.5) { random.between(1, 60) } else { 0 },
+            tombstones_ms: random.below(100),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::clients::{self, Action, Client, Context};
 use crate::digest::Digest;
 use crate::disk::{self, SimDisk};
 use crate::events::{Event, Events};
-use crate::faults::{Plan, Strike};
+use crate::faults::{Groups, Plan, Strike};
 use crate::groups::{self, GROUPS};
 use crate::hands::{Arrived, Outside, SimHands};
 use crate::ledger::{Broken, Ledger};
@@ -645,7 +645,7 @@ impl World {
 }
 
 /// Coordinators in the time of these histories, and few of them.
-fn properties() -> BTreeMap<String, String> {
+fn properties(groups: &Groups) -> BTreeMap<String, String> {
     let (session, offsets) = (clients::MODERN_SESSION_MS.to_string(), groups::OFFSETS_PARTITIONS.to_string());
     let given = [
         ("offsets.topic.num.partitions", offsets.as_str()),
@@ -657,7 +657,14 @@ fn properties() -> BTreeMap<String, String> {
         ("group.consumer.heartbeat.interval.ms", "50"),
         ("group.consumer.assignment.interval.ms", "20"),
     ];
-    given.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let mut properties: BTreeMap<String, String> =
+        given.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    if groups.roll_ms > 0 {
+        properties.insert("log.roll.ms".into(), groups.roll_ms.to_string());
+        properties.insert("log.cleaner.min.cleanable.ratio".into(), "0.01".into());
+        properties.insert("log.cleaner.delete.retention.ms".into(), groups.tombstones_ms.to_string());
+    }
+    properties
 }
 
 /// The clients of a plan.

@@ -109,7 +109,7 @@ impl World {
             advertised: ("sim".into(), 9092),
             journal_exists: self.layout.served,
             dir_path: "/sim".into(),
-            properties: properties(),
+            properties: properties(&self.plan.work.groups),
         }
     }
 
