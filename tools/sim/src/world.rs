@@ -682,7 +682,7 @@ fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>>
     }
     for id in 0..work.churns {
         let partitions = random.between(1, 3) as i32;
-        clients.push(Box::new(clients::Churn::new(200 + id, work.churn_rounds, partitions)));
+        clients.push(Box::new(clients::Churn::new(200 + id, work.churn_rounds, partitions, work.groups.clients() > 0)));
     }
     if work.trims > 0 {
         clients.push(Box::new(clients::Trimmer::new(work.trims, random.between(5, 50) * 1_000_000)));

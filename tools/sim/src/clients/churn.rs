@@ -3,30 +3,39 @@
 //!
 //! ```text
 //! Create -> Lone (acks=0) -> Produce -> List -> Fetch -> Delete -> GoneFetch -> GoneProduce -> Create ...
+//! (with a group: Create -> Offsets: none yet -> Lone ... Fetch -> Commit -> Delete)
 //!    ^                                                     ^
 //!    '--------- Create unanswered: Find ---- exists -------'      a connection that ends: Check (the topic as it was promised)
 //! ```
 
 use ringmain_batch::{Builder, Codec};
 use ringmain_buffer::Buf;
-use ringmain_types::{BrokerId, ErrorCode, Offset, PartitionIndex, TopicId};
+use ringmain_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId};
 use ringmain_wire::create_topics::CreatableTopic;
 use ringmain_wire::delete_topics::DeleteTopicState;
 use ringmain_wire::fetch::{FetchPartition, FetchTopic};
 use ringmain_wire::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
 use ringmain_wire::metadata::MetadataRequestTopic;
+use ringmain_wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use ringmain_wire::offset_fetch::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use ringmain_wire::produce::{PartitionProduceData, TopicProduceData};
 use ringmain_wire::{
     CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicsResponse,
     FETCH, FetchRequest, FetchResponse, LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse, METADATA,
-    MetadataRequest, MetadataResponse, PRODUCE, ProduceRequest, ProduceResponse, RecordBytes,
+    MetadataRequest, MetadataResponse, OFFSET_COMMIT, OFFSET_FETCH, OffsetCommitRequest, OffsetCommitResponse,
+    OffsetFetchRequest, OffsetFetchResponse, PRODUCE, ProduceRequest, ProduceResponse, RecordBytes,
 };
 
+use super::committer::LATE_NS;
 use super::line::{Line, reply};
 use super::{Client, Context};
+use crate::groups::legal;
 use crate::ledger::{Keeping, Key, Ledger, Topic, TopicNumber};
 use crate::network::Link;
 use crate::value::{self, ValueId};
+
+/// Of OffsetCommit and OffsetFetch: the newest that name a topic.
+const OFFSETS_VERSION: i16 = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -34,6 +43,9 @@ enum Step {
     Produce,
     List,
     Fetch,
+    /// What a group committed in this life of the name: nothing.
+    Offsets,
+    Commit,
     Delete,
     GoneFetch,
     GoneProduce,
@@ -67,10 +79,14 @@ pub struct Churn {
     doubt: bool,
     /// Its creation was acknowledged, so all shards know it; else it was found on one that does.
     sure: bool,
+    /// There are coordinators: a group commits an offset in each life.
+    commits: bool,
+    /// Until then a commit of an earlier life that was not answered may come.
+    late_until_ns: u64,
 }
 
 impl Churn {
-    pub fn new(client: u32, rounds: u32, partitions: i32) -> Churn {
+    pub fn new(client: u32, rounds: u32, partitions: i32, commits: bool) -> Churn {
         Churn {
             client,
             name: format!("churn-{client}"),
@@ -85,6 +101,8 @@ impl Churn {
             alone: true,
             doubt: false,
             sure: false,
+            commits,
+            late_until_ns: 0,
         }
     }
 
@@ -107,6 +125,8 @@ impl Churn {
             Step::Produce | Step::GoneProduce => self.produce(context, at),
             Step::List => self.list(context, at),
             Step::Fetch | Step::GoneFetch => self.fetch(context, at),
+            Step::Offsets => self.offsets(context, at),
+            Step::Commit => self.commit(context, at),
             Step::Delete => self.delete(context, at),
             Step::Find => self.find(context, at),
         }
@@ -202,6 +222,37 @@ impl Churn {
         self.lines[at].ask(context, &FETCH, 13, &body, (self.step, self.number()));
     }
 
+    /// The topic's name is the group's too.
+    fn offsets(&mut self, context: &mut Context<'_>, at: usize) {
+        let topic = OffsetFetchRequestTopics {
+            name: &self.name,
+            partition_indexes: vec![PartitionIndex(0)].into(),
+            ..Default::default()
+        };
+        let topics = Some(vec![topic].into());
+        let group = OffsetFetchRequestGroup { group_id: &self.name, topics, ..Default::default() };
+        let body = OffsetFetchRequest { groups: vec![group].into(), ..Default::default() };
+        self.lines[at].ask(context, &OFFSET_FETCH, OFFSETS_VERSION, &body, (self.step, self.number()));
+    }
+
+    fn commit(&mut self, context: &mut Context<'_>, at: usize) {
+        let partition = OffsetCommitRequestPartition {
+            partition_index: PartitionIndex(0),
+            committed_offset: Offset(1),
+            committed_leader_epoch: LeaderEpoch(-1),
+            committed_metadata: None,
+        };
+        let topic =
+            OffsetCommitRequestTopic { name: &self.name, partitions: vec![partition].into(), ..Default::default() };
+        let body = OffsetCommitRequest {
+            group_id: &self.name,
+            generation_id_or_member_epoch: -1,
+            topics: vec![topic].into(),
+            ..Default::default()
+        };
+        self.lines[at].ask(context, &OFFSET_COMMIT, OFFSETS_VERSION, &body, (self.step, self.number()));
+    }
+
     fn delete(&mut self, context: &mut Context<'_>, at: usize) {
         let by_id = context.random.chance(0.5);
         let topic = DeleteTopicState {
@@ -252,6 +303,8 @@ impl Churn {
             Step::Produce | Step::GoneProduce => self.produced(context, asked, frame),
             Step::List => self.listed(context, frame),
             Step::Fetch | Step::GoneFetch => self.fetched(context, asked, frame),
+            Step::Offsets => self.told_offsets(context, frame),
+            Step::Commit => self.committed(context, frame),
             Step::Delete => self.deleted(context, asked.1, frame),
         }
     }
@@ -267,6 +320,9 @@ impl Churn {
                 self.alone = true;
                 self.exists(context, topic.topic_id);
                 self.sure = true;
+                if self.commits {
+                    self.step = Step::Offsets;
+                }
             }
             error if context.ledger.legal(error) => {
                 self.doubt |= error == ErrorCode::KafkaStorageError;
@@ -369,7 +425,50 @@ impl Churn {
                 }
             }
         }
-        self.step = if gone { Step::GoneProduce } else { Step::Delete };
+        self.step = match gone {
+            true => Step::GoneProduce,
+            false if self.commits => Step::Commit,
+            false => Step::Delete,
+        };
+    }
+
+    fn told_offsets(&mut self, context: &mut Context<'_>, frame: &[u8]) {
+        self.step = Step::Produce;
+        let Some(body) = reply::<OffsetFetchResponse<'_>>(context, &OFFSET_FETCH, OFFSETS_VERSION, frame) else {
+            return;
+        };
+        let Some(group) = body.groups.iter().next() else {
+            return context.fail("answers name what was asked", format!("{}: OffsetFetch", self.name));
+        };
+        if group.error_code != ErrorCode::None {
+            if !legal(context.ledger, group.error_code) {
+                context.fail("committed offsets can be asked for", format!("{}: {:?}", self.name, group.error_code));
+            }
+            return;
+        }
+        context.ledger.reach("groups: offsets of a new topic looked for");
+        let partitions = group.topics.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>());
+        let made_up = partitions.map(|partition| partition.committed_offset.0).find(|offset| *offset != -1);
+        if let Some(offset) = made_up.filter(|_| self.sure && context.now_ns >= self.late_until_ns) {
+            let text = format!("{}: {offset} was committed for the topic that was deleted", self.name);
+            context.fail("a new topic has no committed offsets", text);
+        }
+    }
+
+    fn committed(&mut self, context: &mut Context<'_>, frame: &[u8]) {
+        self.step = Step::Delete;
+        let Some(body) = reply::<OffsetCommitResponse<'_>>(context, &OFFSET_COMMIT, OFFSETS_VERSION, frame) else {
+            return;
+        };
+        for partition in body.topics.iter().flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>()) {
+            match partition.error_code {
+                ErrorCode::None => context.ledger.reach("groups: offsets of a short-lived topic committed"),
+                // It may be decided yet.
+                error if legal(context.ledger, error) => self.late_until_ns = context.now_ns + LATE_NS,
+                error if self.early(error) => {}
+                error => context.fail("an offset can be committed", format!("{}: {error:?}", self.name)),
+            }
+        }
     }
 
     fn deleted(&mut self, context: &mut Context<'_>, number: Option<TopicNumber>, frame: &[u8]) {
@@ -417,6 +516,9 @@ impl Client for Churn {
             let lost = self.lines[at].closed(context, link);
             let lost = lost.unwrap_or_default();
             self.doubt |= lost.iter().any(|(step, _)| matches!(step, Step::Create | Step::Delete));
+            if lost.iter().any(|(step, _)| *step == Step::Commit) {
+                self.late_until_ns = context.now_ns + LATE_NS;
+            }
             if !lost.is_empty() {
                 self.step = Step::Find;
                 self.alone = false;

@@ -18,7 +18,7 @@ use crate::network::Link;
 /// The topic that is there from the start.
 const TOPIC: &str = "topic-0";
 /// Nothing that was sent on a connection is done so long after its end: no core is paused, and no disk stalls, for longer.
-const LATE_NS: u64 = 1_000_000_000;
+pub const LATE_NS: u64 = 1_000_000_000;
 const COMMIT_VERSION: i16 = 9;
 /// The oldest with one group, and the newest by name.
 const FETCH_VERSIONS: [i16; 2] = [5, 9];
