@@ -1,5 +1,5 @@
 //! A member of a classic group that others share: it joins, leads when it is told to, beats, commits what it has, and now and
-//! then stalls past its session, vanishes, comes back with what it was, or leaves.
+//! then stalls past its session, beats on without a rejoin or a sync, vanishes, comes back with what it was, or leaves.
 //!
 //! ```text
 //! Out -> Find -> Join (79: with an id) -> Sync -> In -> ... 27: Join again; 22, 25: Out; stalled: silent, then as before
@@ -68,6 +68,10 @@ pub struct Member {
     shared: Option<i32>,
     /// How often it does something else than beat.
     whims: u32,
+    /// Until then it beats, and does nothing else that it is asked for.
+    deaf_until_ns: u64,
+    /// Or until it is put out.
+    stubborn: bool,
     next_ns: u64,
     offset: i64,
 }
@@ -86,6 +90,8 @@ impl Member {
             partitions: Vec::new(),
             shared: None,
             whims,
+            deaf_until_ns: 0,
+            stubborn: false,
             next_ns: 0,
             offset: 0,
         }
@@ -189,8 +195,9 @@ impl Member {
     fn whim(&mut self, context: &mut Context<'_>) {
         self.whims -= 1;
         let silent_ns = context.random.between(0, 3 * SESSION_MS as u64) * 1_000_000;
-        match context.random.below(5) {
+        match context.random.below(6) {
             0 => self.leave(context),
+            5 => self.deafen(context),
             // As if the newest generation had not reached it.
             4 => self.commit(context, self.generation - 1),
             1 => {
@@ -211,10 +218,23 @@ impl Member {
         }
     }
 
+    fn deafen(&mut self, context: &mut Context<'_>) {
+        context.ledger.reach("groups: members only beat");
+        context.say(|| format!("`{}` only beats", self.id));
+        self.stubborn = context.random.chance(0.5);
+        self.deaf_until_ns = context.now_ns + context.random.between(0, 3 * REBALANCE_MS as u64) * 1_000_000;
+        context.wake_in(1_000_000);
+    }
+
+    fn deaf(&self, context: &Context<'_>) -> bool {
+        self.stubborn || !context.calm && context.now_ns < self.deaf_until_ns
+    }
+
     fn out(&mut self, context: &mut Context<'_>, forget: bool) {
         self.state = State::Out;
         self.partitions.clear();
         if forget {
+            (self.stubborn, self.deaf_until_ns) = (false, 0);
             self.id.clear();
         }
         self.next_ns = context.now_ns + context.random.between(1_000_000, 10_000_000);
@@ -312,6 +332,7 @@ impl Member {
                     self.check(context, result);
                 }
             }
+            ErrorCode::RebalanceInProgress if self.deaf(context) => {}
             ErrorCode::RebalanceInProgress => self.state = State::Join,
             code => self.refused(context, what, code),
         }
@@ -359,6 +380,14 @@ impl Client for Member {
                 self.find(context);
             }
             State::Join => self.join(context),
+            State::Sync(_) if !context.calm && self.whims > 0 && context.random.chance(0.05) => {
+                self.whims -= 1;
+                self.deafen(context);
+            }
+            State::Sync(_) if self.deaf(context) => {
+                self.next_ns = context.now_ns + context.random.below(2 * BEAT_NS);
+                self.beat(context);
+            }
             State::Sync(leads) => self.sync(context, leads),
             // The group is as it should be once more: every rebalance ended.
             State::In if context.calm && context.ledger.classic[self.at].look(partitions(context)) => {
