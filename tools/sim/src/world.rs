@@ -32,8 +32,9 @@ use crate::trace::Trace;
 const WALL_START_MS: i64 = 1_767_225_600_000;
 /// Once faults have stopped, all that is pending ends within this, and so does each audit.
 const CALM_NS_MAX: u64 = 60_000_000_000;
-/// No pause, stall or full disk lasts longer once nothing new goes wrong.
+/// No pause or stall lasts longer once nothing new goes wrong; and after a full disk, whose broker looks once a second for space.
 const AFTERMATH_NS: u64 = 500_000_000;
+const AFTERMATH_FULL_NS: u64 = 1_500_000_000;
 /// A start, up to `Note::Ready` of every shard, and a clean stop.
 const START_NS_MAX: u64 = 20_000_000_000;
 const SHARDS_MAX: u16 = 3;
@@ -320,7 +321,8 @@ impl World {
             Event::Space => self.outside.disk.full = false,
             Event::Calm => {
                 (self.outside.disk.hostile, self.outside.disk.full) = (false, false);
-                self.quiet_since_ns = self.outside.now_ns + AFTERMATH_NS;
+                let was_full = self.report.strikes.contains_key(&Strike::DiskFull);
+                self.quiet_since_ns = self.outside.now_ns + if was_full { AFTERMATH_FULL_NS } else { AFTERMATH_NS };
                 self.phase(Phase::Calm);
             }
         }

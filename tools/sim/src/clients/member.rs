@@ -122,7 +122,7 @@ impl Member {
     }
 
     fn again(&self, context: &Context<'_>) -> bool {
-        let old = context.calm && context.ledger.classic[self.at].old(self.generation);
+        let old = context.ledger.classic[self.at].old(self.generation);
         self.shared.is_some_and(|shared| old || shared < partitions(context))
     }
 
@@ -371,7 +371,8 @@ impl Client for Member {
         if context.calm && self.finished(context.ledger) || !self.line.up(context) || self.line.pending() > 0 {
             return;
         }
-        if context.quiet_for(groups::WHOLE_NS_MAX) && !context.ledger.classic[self.at].whole {
+        let whole = context.quiet_for(0) && context.ledger.classic[self.at].look(partitions(context));
+        if context.quiet_for(groups::WHOLE_NS_MAX) && !whole {
             context.fail("a group has all its partitions again", format!("{}: {}", self.group, self.describe()));
         }
         match self.state {

@@ -226,7 +226,7 @@ impl Modern {
             context.fail("an epoch never falls back", format!("{} after {}", body.member_epoch, self.epoch));
         }
         self.epoch = body.member_epoch;
-        self.settled |= context.calm;
+        self.settled |= context.quiet_for(0);
         let Some(assignment) = body.assignment else { return };
         let topics = assignment.topic_partitions.iter();
         let mine: BTreeSet<i32> =
@@ -280,7 +280,7 @@ impl Client for Modern {
             return;
         }
         let partitions = context.ledger.by_name(TOPIC).map_or(0, |number| context.ledger.topic(number).partitions);
-        let whole = context.calm && context.ledger.modern[self.at].look(partitions);
+        let whole = context.quiet_for(0) && context.ledger.modern[self.at].look(partitions);
         if context.quiet_for(groups::WHOLE_NS_MAX) && !whole {
             context.fail("a group has all its partitions again", format!("{}: {}", self.group, self.describe()));
         }
