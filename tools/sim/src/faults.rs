@@ -152,6 +152,8 @@ pub struct Groups {
     pub commits: u32,
     pub members: u32,
     pub modern: u32,
+    /// In one group: of the classic protocol, and of KIP-848.
+    pub mixed: (u32, u32),
     pub whims: u32,
     /// Segments of what has no time of its own, the coordinators' topic among it, close after this and are compacted soon; 0: as by default.
     pub roll_ms: u64,
@@ -174,11 +176,15 @@ impl Groups {
             whims: random.between(0, 6) as u32,
             roll_ms: if random.chance(0.5) { random.between(1, 60) } else { 0 },
             tombstones_ms: random.below(100),
+            mixed: match random.chance(0.5) {
+                true => (random.between(1, 3) as u32, random.between(1, 3) as u32),
+                false => (0, 0),
+            },
         }
     }
 
     pub fn clients(&self) -> u32 {
-        self.committers + self.members + self.modern
+        self.committers + self.members + self.modern + self.mixed.0 + self.mixed.1
     }
 }
 

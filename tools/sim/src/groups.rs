@@ -17,6 +17,8 @@ use crate::ledger::Ledger;
 
 /// Groups of each protocol, whose coordinators are partitions of their own: with more than one shard, those of several shards.
 pub const GROUPS: usize = 2;
+/// The one that members of both protocols share, among the books of KIP-848 groups; the third partition is its.
+pub const MIXED: usize = GROUPS;
 /// Of `__consumer_offsets` in these histories.
 pub const OFFSETS_PARTITIONS: i32 = 3;
 /// Once faults are quiet, a group's members have found each other and share all partitions within this: a few times what one

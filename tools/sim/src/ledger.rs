@@ -112,9 +112,9 @@ pub struct Ledger {
     stamps: BTreeMap<ValueId, i64>,
     keyed: BTreeMap<ValueId, Keyed>,
     next_topic: u32,
-    /// The classic groups that members share, and the KIP-848 ones.
+    /// The classic groups that members share, and the KIP-848 ones, the mixed one last.
     pub classic: [Classic; GROUPS],
-    pub modern: [Modern; GROUPS],
+    pub modern: [Modern; GROUPS + 1],
     pub acked: u64,
     pub read: u64,
     /// What is heard now was said by a process that has ended since.

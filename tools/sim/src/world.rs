@@ -19,7 +19,7 @@ use crate::digest::Digest;
 use crate::disk::{self, SimDisk};
 use crate::events::{Event, Events};
 use crate::faults::{Groups, Plan, Strike};
-use crate::groups::{self, GROUPS};
+use crate::groups::{self, GROUPS, MIXED};
 use crate::hands::{Arrived, Outside, SimHands};
 use crate::ledger::{Broken, Ledger};
 use crate::mesh::SimMesh;
@@ -674,13 +674,17 @@ fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>>
     let work = &plan.work;
     let mut clients: Vec<Box<dyn Client>> = Vec::new();
     let wishes = clients::wishes(random, work.topics, work.partitions_max, start_ns, plan);
+    // Who reads what compaction replaces meanwhile begins again and again.
+    let rereads = wishes.iter().any(|wish| wish.compacted.is_some()) && Random::new(plan.seed ^ 0x72_6577).chance(0.5);
     clients.push(Box::new(clients::Admin::new(wishes)));
     for id in 0..work.producers {
         let style = clients::producer_style(random, work.values);
         clients.push(Box::new(clients::Producer::new(100 + id, style)));
     }
     for _ in 0..work.consumers {
-        clients.push(Box::new(clients::Consumer::new(clients::consumer_style(random))));
+        let mut style = clients::consumer_style(random);
+        style.rewind = if rereads { 0.3 } else { style.rewind };
+        clients.push(Box::new(clients::Consumer::new(style)));
     }
     for id in 0..work.churns {
         let partitions = random.between(1, 3) as i32;
@@ -701,6 +705,12 @@ fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>>
     }
     for number in 0..groups.modern {
         clients.push(Box::new(clients::Modern::new(number as usize % GROUPS, number, groups.whims)));
+    }
+    for number in 0..groups.mixed.0 {
+        clients.push(Box::new(clients::Member::mixed(number, groups.whims)));
+    }
+    for number in 0..groups.mixed.1 {
+        clients.push(Box::new(clients::Modern::new(MIXED, number, groups.whims)));
     }
     clients
 }

@@ -20,7 +20,7 @@ use ringmain_wire::{
 
 use super::line::{Line, reply};
 use super::{Client, Context};
-use crate::groups::{self, Broken, legal};
+use crate::groups::{self, Broken, MIXED, legal};
 use crate::ledger::Ledger;
 use crate::network::Link;
 
@@ -47,7 +47,7 @@ enum Asked {
     Find,
     Join { version: i16, floor: i32 },
     Sync,
-    Beat,
+    Beat { sent_ns: u64 },
     Commit { generation: i32, floor: i32 },
     Leave,
 }
@@ -56,6 +56,8 @@ pub struct Member {
     /// Its group: in the books, and by name.
     at: usize,
     group: String,
+    /// Members of both protocols are in it: then who has what stands in the book of a KIP-848 group, where each life has a number.
+    mixed: Option<u32>,
     line: Line<Asked>,
     state: State,
     /// "" before it was given one.
@@ -82,6 +84,7 @@ impl Member {
         Member {
             at,
             group: groups::name("members", at),
+            mixed: None,
             line: Line::default(),
             state: State::Out,
             id: String::new(),
@@ -97,6 +100,35 @@ impl Member {
         }
     }
 
+    /// Of the group that members of both protocols share.
+    pub fn mixed(number: u32, whims: u32) -> Member {
+        let (at, group) = (MIXED, groups::name("mixed", MIXED));
+        Member { at, group, mixed: Some(1_000_000 + number * 1000), ..Member::new(0, whims) }
+    }
+
+    /// The newest generation that anybody was told of; in a mixed group each member has a count of its own.
+    fn floor(&self, context: &Context<'_>) -> i32 {
+        if self.mixed.is_some() { i32::MIN } else { context.ledger.classic[self.at].generation() }
+    }
+
+    /// It uses what it had no more.
+    fn release(&mut self, context: &mut Context<'_>) {
+        if let Some(me) = self.mixed {
+            self.partitions.iter().for_each(|index| context.ledger.modern[self.at].released(me, *index));
+        }
+        self.partitions.clear();
+    }
+
+    /// Faults are quiet, and somebody has each partition.
+    fn whole(&self, context: &mut Context<'_>) -> bool {
+        let count = partitions(context);
+        context.quiet_for(0)
+            && match self.mixed {
+                Some(_) => context.ledger.modern[self.at].look(count),
+                None => context.ledger.classic[self.at].look(count),
+            }
+    }
+
     fn find(&mut self, context: &mut Context<'_>) {
         let keys = vec![self.group.as_str()].into();
         let body = FindCoordinatorRequest { key_type: 0, coordinator_keys: keys, ..Default::default() };
@@ -104,6 +136,7 @@ impl Member {
     }
 
     fn join(&mut self, context: &mut Context<'_>) {
+        self.release(context);
         let version = JOIN_VERSIONS[context.random.below(3) as usize];
         let said = ConsumerProtocolSubscription { topics: vec![TOPIC].into(), ..Default::default() };
         let metadata = encode_value(0, &said);
@@ -117,12 +150,12 @@ impl Member {
             ..Default::default()
         };
         context.say(|| format!("join v{version} as `{}`", self.id));
-        let floor = context.ledger.classic[self.at].generation();
+        let floor = self.floor(context);
         self.line.ask_waiting(context, &JOIN_GROUP, version, &body, (Asked::Join { version, floor }, WAIT_NS));
     }
 
     fn again(&self, context: &Context<'_>) -> bool {
-        let old = context.ledger.classic[self.at].old(self.generation);
+        let old = self.mixed.is_none() && context.ledger.classic[self.at].old(self.generation);
         self.shared.is_some_and(|shared| old || shared < partitions(context))
     }
 
@@ -159,7 +192,7 @@ impl Member {
             member_id: &self.id,
             group_instance_id: None,
         };
-        self.line.ask(context, &HEARTBEAT, 4, &body, Asked::Beat);
+        self.line.ask(context, &HEARTBEAT, 4, &body, Asked::Beat { sent_ns: context.now_ns });
     }
 
     fn commit(&mut self, context: &mut Context<'_>, generation: i32) {
@@ -180,11 +213,12 @@ impl Member {
             topics: vec![topic].into(),
             ..Default::default()
         };
-        let floor = context.ledger.classic[self.at].generation();
+        let floor = self.floor(context);
         self.line.ask(context, &OFFSET_COMMIT, 8, &body, Asked::Commit { generation, floor });
     }
 
     fn leave(&mut self, context: &mut Context<'_>) {
+        self.release(context);
         context.say(|| format!("`{}` leaves", self.id));
         let member = MemberIdentity { member_id: &self.id, ..Default::default() };
         let body = LeaveGroupRequest { group_id: &self.group, member_id: "", members: vec![member].into() };
@@ -232,8 +266,9 @@ impl Member {
 
     fn out(&mut self, context: &mut Context<'_>, forget: bool) {
         self.state = State::Out;
-        self.partitions.clear();
+        self.release(context);
         if forget {
+            self.mixed = self.mixed.map(|me| me + 1);
             (self.stubborn, self.deaf_until_ns) = (false, 0);
             self.id.clear();
         }
@@ -259,8 +294,11 @@ impl Member {
             }
             Asked::Join { version, floor } => self.joined(context, version, floor, frame),
             Asked::Sync => self.synced(context, frame),
-            Asked::Beat => {
+            Asked::Beat { sent_ns } => {
                 let Some(body) = reply::<HeartbeatResponse>(context, &HEARTBEAT, 4, frame) else { return };
+                if let Some(me) = self.mixed.filter(|_| body.error_code == ErrorCode::None) {
+                    context.ledger.modern[self.at].beat(me, sent_ns, SESSION_MS as u64 * 1_000_000);
+                }
                 // Accepted in any generation while the coordinator is loaded, as on Kafka.
                 self.told(context, "a heartbeat", body.error_code, None);
             }
@@ -289,8 +327,13 @@ impl Member {
             code => return self.refused(context, "JoinGroup", code),
         }
         context.ledger.reach("groups: generations joined");
-        let result = context.ledger.classic[self.at].joined(body.member_id, body.generation_id, body.leader, floor);
-        self.check(context, result);
+        if self.mixed.is_some() && body.leader.is_empty() {
+            context.ledger.reach("groups: classic members assigned by the broker");
+        }
+        if self.mixed.is_none() {
+            let result = context.ledger.classic[self.at].joined(body.member_id, body.generation_id, body.leader, floor);
+            self.check(context, result);
+        }
         self.id = body.member_id.to_owned();
         self.generation = body.generation_id;
         let leads = body.leader == body.member_id && !body.skip_assignment;
@@ -299,7 +342,6 @@ impl Member {
         if leads && !self.members.contains(&self.id) {
             context.fail("a leader is a member", format!("`{}` of {:?}", self.id, self.members));
         }
-        self.partitions.clear();
         self.state = State::Sync(leads);
     }
 
@@ -315,8 +357,18 @@ impl Member {
         let mine: Vec<i32> =
             topics.flat_map(|topic| topic.partitions.iter().map(|index| index.0).collect::<Vec<_>>()).collect();
         context.say(|| format!("`{}` has {mine:?} in {}", self.id, self.generation));
-        let result = context.ledger.classic[self.at].assigned(&self.id, self.generation, &mine);
-        self.check(context, result);
+        match self.mixed {
+            None => {
+                let result = context.ledger.classic[self.at].assigned(&self.id, self.generation, &mine);
+                self.check(context, result);
+            }
+            Some(me) => {
+                for index in &mine {
+                    let result = context.ledger.modern[self.at].taken(me, *index, context.now_ns);
+                    self.check(context, result);
+                }
+            }
+        }
         context.ledger.reach("groups: assignments received");
         self.partitions = mine;
         self.state = State::In;
@@ -327,7 +379,7 @@ impl Member {
         context.say(|| format!("{what} of `{}` in {asked:?}: {code:?}", self.id));
         match code {
             ErrorCode::None => {
-                if let Some((generation, floor)) = asked {
+                if let Some((generation, floor)) = asked.filter(|_| self.mixed.is_none()) {
                     let result = context.ledger.classic[self.at].accepted(what, &self.id, generation, floor);
                     self.check(context, result);
                 }
@@ -340,7 +392,7 @@ impl Member {
 
     fn refused(&mut self, context: &mut Context<'_>, what: &str, code: ErrorCode) {
         match code {
-            ErrorCode::IllegalGeneration => {
+            ErrorCode::IllegalGeneration | ErrorCode::StaleMemberEpoch => {
                 context.ledger.reach("groups: old generations refused");
                 self.out(context, false);
             }
@@ -371,7 +423,7 @@ impl Client for Member {
         if context.calm && self.finished(context.ledger) || !self.line.up(context) || self.line.pending() > 0 {
             return;
         }
-        let whole = context.quiet_for(0) && context.ledger.classic[self.at].look(partitions(context));
+        let whole = self.whole(context);
         if context.quiet_for(groups::WHOLE_NS_MAX) && !whole {
             context.fail("a group has all its partitions again", format!("{}: {}", self.group, self.describe()));
         }
@@ -391,9 +443,7 @@ impl Client for Member {
             }
             State::Sync(leads) => self.sync(context, leads),
             // The group is as it should be once more: every rebalance ended.
-            State::In if context.calm && context.ledger.classic[self.at].look(partitions(context)) => {
-                self.leave(context)
-            }
+            State::In if whole => self.leave(context),
             // As a leader does that sees a topic grow; and once more when faults are over, for everybody to show that he is there.
             State::In if self.again(context) => {
                 self.shared = None;
@@ -424,14 +474,15 @@ impl Client for Member {
                 // Whether it is a member, and of which generation, is not known.
                 Asked::Join { .. } | Asked::Sync => self.state = State::Join,
                 Asked::Leave => self.out(context, true),
-                Asked::Find | Asked::Beat | Asked::Commit { .. } => {}
+                Asked::Find | Asked::Beat { .. } | Asked::Commit { .. } => {}
             }
         }
     }
 
     /// Of the calm: out, by its own wish, of a group that was as it should be.
     fn finished(&self, ledger: &Ledger) -> bool {
-        self.state == State::Out && self.id.is_empty() && self.line.pending() == 0 && ledger.classic[self.at].whole
+        let whole = if self.mixed.is_some() { ledger.modern[self.at].whole } else { ledger.classic[self.at].whole };
+        self.state == State::Out && self.id.is_empty() && self.line.pending() == 0 && whole
     }
 
     fn describe(&self) -> String {

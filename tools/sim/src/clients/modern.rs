@@ -13,7 +13,7 @@ use ringmain_wire::{
 
 use super::line::{Line, reply};
 use super::{Client, Context};
-use crate::groups::{self, legal};
+use crate::groups::{self, MIXED, legal};
 use crate::ledger::Ledger;
 use crate::network::Link;
 
@@ -64,11 +64,11 @@ pub struct Modern {
 }
 
 impl Modern {
-    /// Of the `at`th KIP-848 group.
+    /// Of the `at`th KIP-848 group, or of the mixed one.
     pub fn new(at: usize, number: u32, whims: u32) -> Modern {
         Modern {
             at,
-            group: groups::name("modern", at),
+            group: groups::name(if at == MIXED { "mixed" } else { "modern" }, at),
             number,
             life: 0,
             line: Line::default(),
