@@ -8,7 +8,7 @@ use ringmain_wire::fetch::{FetchPartition, FetchTopic, PartitionData};
 use ringmain_wire::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
 use ringmain_wire::{FETCH, FetchRequest, FetchResponse, LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse};
 
-use super::line::{Line, reply};
+use super::line::{Line, PROMPT_NS_MAX, Patience, reply};
 use super::{Client, Context};
 use crate::ledger::{Keeping, Key, Ledger, TimeAsked};
 use crate::network::Link;
@@ -197,8 +197,8 @@ impl Consumer {
             ..Default::default()
         };
         context.say(|| format!("fetch {:?}", floors.iter().map(|(key, floor)| (key, floor.from)).collect::<Vec<_>>()));
-        let waits_ns = max_wait_ms as u64 * 1_000_000;
-        self.line.ask_waiting(context, &FETCH, self.style.version, &body, (Asked::Fetch { floors, whole }, waits_ns));
+        let patience = Patience { waits_ns: max_wait_ms as u64 * 1_000_000, prompt_ns: PROMPT_NS_MAX };
+        self.line.ask_waiting(context, &FETCH, self.style.version, &body, (Asked::Fetch { floors, whole }, patience));
     }
 
     fn fetched(&mut self, context: &mut Context<'_>, floors: BTreeMap<Key, Floor>, whole: bool, frame: &[u8]) {

@@ -11,8 +11,9 @@ use crate::network::Link;
 const BACKOFF_NS: (u64, u64) = (1_000_000, 20_000_000);
 /// Longer than any fault lasts: an answer that takes this long never comes.
 const ANSWER_NS_MAX: u64 = 30_000_000_000;
-/// Once faults are quiet, what waits for nobody is answered within this.
-pub const PROMPT_NS_MAX: u64 = 2_000_000_000;
+/// Once faults are quiet, what waits for nobody is answered within this: a search through dozens of small segments on a disk that stalls
+/// now and then has taken a second.
+pub const PROMPT_NS_MAX: u64 = 4_000_000_000;
 
 /// `P`: what the client needs to know of a request when its answer comes.
 pub struct Line<P> {
@@ -25,12 +26,20 @@ pub struct Line<P> {
     watched_ns: u64,
 }
 
+/// How long a request may take.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    /// It waits for others, by its own wish.
+    pub waits_ns: u64,
+    /// Beyond that, once faults are quiet.
+    pub prompt_ns: u64,
+}
+
 struct Pending<P> {
     correlation: i32,
     name: &'static str,
     at_ns: u64,
-    /// How long it may wait for others, by its own wish.
-    waits_ns: u64,
+    patience: Patience,
     asked: P,
 }
 
@@ -81,7 +90,7 @@ impl<P> Line<P> {
             return context.fail("every request is answered", text);
         }
         let Some(quiet_ns) = first.quiet_ns(context) else { return };
-        if quiet_ns > first.waits_ns + PROMPT_NS_MAX {
+        if quiet_ns > first.patience.waits_ns + first.patience.prompt_ns {
             let text = format!("{}: no answer for {} ms of peace", first.name, quiet_ns / 1_000_000);
             context.fail("every request is answered within its bound", text);
         }
@@ -90,7 +99,7 @@ impl<P> Line<P> {
     fn watch(&mut self, context: &mut Context<'_>) {
         let Some(first) = self.pending.front() else { return };
         let due_ns = match context.quiet_since_ns {
-            Some(since) => first.at_ns.max(since) + first.waits_ns + PROMPT_NS_MAX,
+            Some(since) => first.at_ns.max(since) + first.patience.waits_ns + first.patience.prompt_ns,
             None => first.at_ns + ANSWER_NS_MAX,
         };
         if context.now_ns >= self.watched_ns || due_ns < self.watched_ns {
@@ -107,21 +116,22 @@ impl<P> Line<P> {
         body: &T,
         asked: P,
     ) {
-        self.ask_waiting(context, spec, version, body, (asked, 0));
+        let patience = Patience { waits_ns: 0, prompt_ns: PROMPT_NS_MAX };
+        self.ask_waiting(context, spec, version, body, (asked, patience));
     }
 
-    /// A request that may wait for others for so long.
+    /// A request that may wait for others.
     pub fn ask_waiting<'a, T: Field<'a>>(
         &mut self,
         context: &mut Context<'_>,
         spec: &ApiSpec,
         version: i16,
         body: &T,
-        (asked, waits_ns): (P, u64),
+        (asked, patience): (P, Patience),
     ) {
         self.tell(context, spec, version, body);
         let (correlation, name, at_ns) = (self.correlation, spec.name, context.now_ns);
-        self.pending.push_back(Pending { correlation, name, at_ns, waits_ns, asked });
+        self.pending.push_back(Pending { correlation, name, at_ns, patience, asked });
         self.watch(context);
     }
 
@@ -157,7 +167,7 @@ impl<P> Line<P> {
         match self.pending.pop_front() {
             Some(first) if first.correlation == correlation => {
                 if let Some(quiet_ns) = first.quiet_ns(context) {
-                    context.ledger.took(first.name, quiet_ns.saturating_sub(first.waits_ns));
+                    context.ledger.took(first.name, quiet_ns.saturating_sub(first.patience.waits_ns));
                 }
                 Some(Answer { asked: first.asked, frame })
             }

@@ -18,7 +18,7 @@ use ringmain_wire::{
     OffsetCommitResponse, SYNC_GROUP, SyncGroupRequest, SyncGroupResponse, decode_embedded, encode_value,
 };
 
-use super::line::{Line, reply};
+use super::line::{Line, Patience, reply};
 use super::{Client, Context};
 use crate::groups::{self, Broken, MIXED, legal};
 use crate::ledger::Ledger;
@@ -28,7 +28,7 @@ const TOPIC: &str = "topic-0";
 const SESSION_MS: i32 = 200;
 const REBALANCE_MS: i32 = 300;
 /// A join or a sync may wait for everybody else that long, no longer.
-const WAIT_NS: u64 = (SESSION_MS + REBALANCE_MS) as u64 * 1_000_000;
+const WAITS: Patience = Patience { waits_ns: (SESSION_MS + REBALANCE_MS) as u64 * 1_000_000, prompt_ns: 2_000_000_000 };
 const BEAT_NS: u64 = 30_000_000;
 /// JoinGroup's: without ids of their own, with, and the newest.
 const JOIN_VERSIONS: [i16; 3] = [2, 5, 9];
@@ -74,6 +74,8 @@ pub struct Member {
     deaf_until_ns: u64,
     /// Or until it is put out.
     stubborn: bool,
+    /// It vanished for good.
+    gone: bool,
     next_ns: u64,
     offset: i64,
 }
@@ -95,6 +97,7 @@ impl Member {
             whims,
             deaf_until_ns: 0,
             stubborn: false,
+            gone: false,
             next_ns: 0,
             offset: 0,
         }
@@ -151,7 +154,7 @@ impl Member {
         };
         context.say(|| format!("join v{version} as `{}`", self.id));
         let floor = self.floor(context);
-        self.line.ask_waiting(context, &JOIN_GROUP, version, &body, (Asked::Join { version, floor }, WAIT_NS));
+        self.line.ask_waiting(context, &JOIN_GROUP, version, &body, (Asked::Join { version, floor }, WAITS));
     }
 
     fn again(&self, context: &Context<'_>) -> bool {
@@ -182,7 +185,7 @@ impl Member {
             assignments: assignments.collect(),
             ..Default::default()
         };
-        self.line.ask_waiting(context, &SYNC_GROUP, 5, &body, (Asked::Sync, WAIT_NS));
+        self.line.ask_waiting(context, &SYNC_GROUP, 5, &body, (Asked::Sync, WAITS));
     }
 
     fn beat(&mut self, context: &mut Context<'_>) {
@@ -244,6 +247,7 @@ impl Member {
                 context.ledger.reach("groups: members vanished");
                 context.say(|| format!("`{}` is forgotten", self.id));
                 self.out(context, true);
+                self.gone = context.random.chance(0.3);
                 self.next_ns = context.now_ns + silent_ns;
                 context.wake_in(silent_ns);
             }
@@ -414,6 +418,9 @@ fn partitions(context: &Context<'_>) -> i32 {
 
 impl Client for Member {
     fn poll(&mut self, context: &mut Context<'_>) {
+        if self.gone {
+            return;
+        }
         if context.ledger.by_name(TOPIC).is_none() {
             return context.wake_in(5_000_000);
         }
@@ -482,7 +489,7 @@ impl Client for Member {
     /// Of the calm: out, by its own wish, of a group that was as it should be.
     fn finished(&self, ledger: &Ledger) -> bool {
         let whole = if self.mixed.is_some() { ledger.modern[self.at].whole } else { ledger.classic[self.at].whole };
-        self.state == State::Out && self.id.is_empty() && self.line.pending() == 0 && whole
+        self.gone || self.state == State::Out && self.id.is_empty() && self.line.pending() == 0 && whole
     }
 
     fn describe(&self) -> String {

@@ -58,6 +58,8 @@ pub struct Modern {
     tell: bool,
     /// It was given an assignment since the calm began, or it is long enough ago.
     settled: bool,
+    /// It vanished for good.
+    gone: bool,
     whims: u32,
     next_ns: u64,
     offset: i64,
@@ -77,6 +79,7 @@ impl Modern {
             partitions: BTreeSet::new(),
             tell: true,
             settled: false,
+            gone: false,
             whims,
             next_ns: 0,
             offset: 0,
@@ -189,6 +192,7 @@ impl Modern {
                 context.ledger.reach("groups: members vanished");
                 context.say(|| format!("{} vanishes", self.id()));
                 self.out(context, true);
+                self.gone = context.random.chance(0.3);
             }
         }
     }
@@ -270,6 +274,9 @@ impl Modern {
 
 impl Client for Modern {
     fn poll(&mut self, context: &mut Context<'_>) {
+        if self.gone {
+            return;
+        }
         if context.ledger.by_name(TOPIC).is_none() {
             return context.wake_in(5_000_000);
         }
@@ -335,7 +342,7 @@ impl Client for Modern {
     }
 
     fn finished(&self, _ledger: &Ledger) -> bool {
-        self.state == State::Out && self.settled && self.line.pending() == 0
+        self.gone || self.state == State::Out && self.settled && self.line.pending() == 0
     }
 
     fn describe(&self) -> String {

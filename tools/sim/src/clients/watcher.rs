@@ -15,7 +15,7 @@ use ringmain_wire::{
     ProduceRequest, ProduceResponse, RecordBytes,
 };
 
-use super::line::{Line, PROMPT_NS_MAX, reply};
+use super::line::{Line, PROMPT_NS_MAX, Patience, reply};
 use super::{Client, Context};
 use crate::ledger::Ledger;
 use crate::network::Link;
@@ -25,7 +25,7 @@ const PARTITIONS: usize = 4;
 /// Nobody waits it out but whom the broker forgot.
 const MAX_WAIT_MS: i32 = 5_000;
 /// From an acknowledgement on, once faults are quiet.
-const WAKE_NS_MAX: u64 = PROMPT_NS_MAX;
+const WAKE_NS_MAX: u64 = 2_000_000_000;
 const GLANCES_MAX: u64 = 3;
 /// By name, as of before topics had ids: nothing has to be known of a topic whose creation was not answered.
 const FETCH_VERSION: i16 = 12;
@@ -97,8 +97,8 @@ impl Watcher {
         let partitions = partitions.iter().map(part).collect();
         let topic = FetchTopic { topic: &self.name, partitions, ..Default::default() };
         let body = FetchRequest { max_wait_ms, min_bytes: 1, topics: vec![topic].into(), ..Default::default() };
-        let waits_ns = max_wait_ms as u64 * 1_000_000;
-        self.reader.ask_waiting(context, &FETCH, FETCH_VERSION, &body, (asked, waits_ns));
+        let patience = Patience { waits_ns: max_wait_ms as u64 * 1_000_000, prompt_ns: PROMPT_NS_MAX };
+        self.reader.ask_waiting(context, &FETCH, FETCH_VERSION, &body, (asked, patience));
     }
 
     fn poll_all(&mut self, context: &mut Context<'_>) {
