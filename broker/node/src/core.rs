@@ -58,6 +58,7 @@ impl Core {
             busy |= self.shard.background(now, self.background_bytes, &mut self.effects);
             self.hands.perform(&mut self.effects);
         }
+        self.hands.ended(ringmain_ring::monotonic_ns());
         if now.mono.0 >= self.published_at + PUBLISH_EVERY_NS {
             self.published_at = now.mono.0;
             self.hands.publish();

@@ -17,6 +17,8 @@ use crate::notes::{Gauges, NoteSink};
 
 /// After accepting failed (no descriptors left, say): until it is tried again.
 const ACCEPT_PAUSE_NS: u64 = 100_000_000;
+/// A turn that took longer is counted.
+const TURN_LONG_US: u64 = 10_000;
 
 /// What a core tells the main thread.
 #[derive(Debug)]
@@ -91,6 +93,13 @@ impl CoreHands {
         self.gauges.turns += 1;
     }
 
+    /// The turn is over.
+    pub fn ended(&mut self, now_ns: u64) {
+        let took_us = now_ns.saturating_sub(self.now.mono.0) / 1000;
+        self.gauges.turn_longest_us = self.gauges.turn_longest_us.max(took_us);
+        self.gauges.turns_over_10ms += u64::from(took_us > TURN_LONG_US);
+    }
+
     /// `Note::Stopped` was seen.
     pub fn stopped(&self) -> bool {
         self.stopped
@@ -136,6 +145,8 @@ impl CoreHands {
             disk_read_bytes: disk.read_bytes,
             disk_flushes: disk.flushes,
             open_files: self.ring.open_files(),
+            turn_longest_us: self.gauges.turn_longest_us,
+            turns_over_10ms: self.gauges.turns_over_10ms,
         };
         self.sink.turn(self.now, &self.gauges);
     }

@@ -121,7 +121,7 @@ pub(crate) struct Core {
 }
 
 /// Name, kind and help of each of the hands' gauges.
-pub(crate) const GAUGES: [(&str, &str, &str); 11] = [
+pub(crate) const GAUGES: [(&str, &str, &str); 13] = [
     ("turns_total", "counter", "Turns of the core's loop."),
     ("ring_enters_total", "counter", "io_uring_enter calls."),
     ("parks_total", "counter", "Times the core slept for want of work."),
@@ -133,6 +133,12 @@ pub(crate) const GAUGES: [(&str, &str, &str); 11] = [
     ("disk_read_bytes_total", "counter", "Bytes read from files."),
     ("flushes_total", "counter", "Flushes of files."),
     ("open_files", "gauge", "Files held open."),
+    (
+        "turn_longest_microseconds",
+        "gauge",
+        "The longest turn since the start: so long has all else of the core waited.",
+    ),
+    ("turns_over_10ms_total", "counter", "Turns longer than 10 ms."),
 ];
 
 /// Name, kind and help of what compaction tells.
@@ -177,6 +183,8 @@ fn gauges(from: &Gauges) -> [u64; GAUGES.len()] {
         from.disk_read_bytes,
         from.disk_flushes,
         u64::from(from.open_files),
+        from.turn_longest_us,
+        from.turns_over_10ms,
     ]
 }
 

@@ -31,6 +31,9 @@ pub struct Gauges {
     pub disk_read_bytes: u64,
     pub disk_flushes: u64,
     pub open_files: u32,
+    /// What nothing else of the core could go on for: a turn and the slice of background work behind it.
+    pub turn_longest_us: u64,
+    pub turns_over_10ms: u64,
 }
 
 /// Makes a core's sink, on that core.

@@ -5,7 +5,7 @@
 //! ```
 //! Decisions are appended once a turn, all of a coordinator's in one batch where they fit; answers leave when that is flushed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ringmain_batch::{BatchHeader, Builder, Codec};
@@ -82,6 +82,8 @@ struct Coordinator {
     read: Option<ReadToken>,
     /// It could not be loaded: nobody is answered from half of what was committed.
     failed: bool,
+    /// Its place in `Groups::dues`.
+    due: Option<Instant>,
 }
 
 /// A call that is not answered yet.
@@ -103,10 +105,14 @@ pub(crate) struct Groups {
     waiters: u64,
     /// Logs came or went.
     look: bool,
-    /// Something was decided or read since the last turn's end. Most turns have nothing for coordinators to do, and there may be fifty.
-    touched: bool,
-    /// The earliest moment of any coordinator, as of the last turn's end that had something to do.
-    due: Option<Instant>,
+    /// Where something was decided or read since the last turn's end. Most turns have nothing for most of the coordinators, and there
+    /// may be fifty.
+    touched: BTreeSet<i32>,
+    /// The next moment of each coordinator that has one, as of the last turn's end that had something to do for it.
+    dues: BTreeSet<(Instant, i32)>,
+    /// A load goes on in the next turn: at once.
+    goes_on: Option<Instant>,
+    /// When all are looked at again.
     retry: Option<Instant>,
     /// Keys member ids; differs at every start.
     seed: u64,
@@ -123,8 +129,9 @@ impl Groups {
             pending: BTreeMap::new(),
             waiters: 0,
             look: false,
-            touched: false,
-            due: None,
+            touched: BTreeSet::new(),
+            dues: BTreeSet::new(),
+            goes_on: None,
             retry: None,
             seed: mixed(config.seed ^ u64::from(config.shard.0) << 48),
             drawn: 0,
@@ -149,12 +156,34 @@ impl Groups {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.due.into_iter().chain(self.retry).min()
+        self.dues.first().map(|(at, _)| *at).into_iter().chain(self.goes_on).chain(self.retry).min()
     }
 
-    fn next_due(&self) -> Option<Instant> {
-        let served = self.coordinators.values().filter(|coordinator| !coordinator.failed);
-        served.filter_map(|coordinator| coordinator.runtime.deadline()).min()
+    /// Keeps a coordinator's place among the moments true.
+    fn reschedule(&mut self, index: i32) {
+        let Some(coordinator) = self.coordinators.get_mut(&index) else { return };
+        let next = coordinator.runtime.deadline().filter(|_| !coordinator.failed);
+        let before = std::mem::replace(&mut coordinator.due, next);
+        if before == next {
+            return;
+        }
+        if let Some(before) = before {
+            self.dues.remove(&(before, index));
+        }
+        if let Some(next) = next {
+            self.dues.insert((next, index));
+        }
+    }
+
+    /// The coordinators that have something to do at the end of this turn.
+    fn take_touched(&mut self, now: Now) -> BTreeSet<i32> {
+        self.goes_on = None;
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.extend(self.dues.iter().take_while(|(at, _)| *at <= now.mono).map(|(_, index)| *index));
+        if self.retry.take_if(|at| *at <= now.mono).is_some() {
+            touched.extend(self.coordinators.keys());
+        }
+        touched
     }
 
     pub(crate) fn any_changed(&self) -> bool {
@@ -201,7 +230,7 @@ impl Shard {
         if let Some(code) = code {
             return self.answer(id, Return::Failed(code), out);
         }
-        self.groups.touched = true;
+        self.groups.touched.insert(at.index.0);
         self.groups.waiters += 1;
         let waiter = Waiter(self.groups.waiters);
         let pending = Pending { call: id, index: at.index.0, parked: false, refused: Vec::new() };
@@ -286,21 +315,15 @@ impl Shard {
     /// Once a turn: what came is loaded, what is due is done, what was decided is appended.
     pub(crate) fn groups_finish_turn(&mut self, now: Now, out: &mut Effects) {
         if std::mem::take(&mut self.groups.look) {
-            self.groups.touched = true;
             self.groups_look(now, out);
+            self.groups.touched.extend(self.groups.coordinators.keys());
         }
-        let is_due = self.groups.deadline().is_some_and(|due| due <= now.mono);
-        if !std::mem::take(&mut self.groups.touched) && !is_due {
-            return;
-        }
-        self.groups.retry = self.groups.retry.filter(|at| *at > now.mono);
-        let indexes: Vec<i32> = self.groups.coordinators.keys().copied().collect();
-        for index in indexes {
+        for index in self.groups.take_touched(now) {
             self.group_load(now, index);
             self.group_tick(now, index, out);
             self.group_append(now, index, out);
+            self.groups.reschedule(index);
         }
-        self.groups.due = self.groups.next_due();
     }
 
     /// Coordinators follow the logs of the offsets topic.
@@ -336,14 +359,16 @@ impl Shard {
     fn group_open(&mut self, partition: Partition, log: LogId, epoch: LeaderEpoch, config: Arc<GroupConfig>) {
         let machine = GroupCoordinator::new(config);
         let runtime = Runtime::new(machine, epoch, self.store.start(log));
-        let coordinator = Coordinator { partition, log, runtime, read: None, failed: false };
+        let coordinator = Coordinator { partition, log, runtime, read: None, failed: false, due: None };
         self.groups.coordinators.insert(partition.index.0, coordinator);
     }
 
     /// Its state is dropped whole; everybody who waits is told to look for the coordinator.
     fn group_drop(&mut self, index: i32, out: &mut Effects) {
         self.group_end(index, out);
-        self.groups.coordinators.remove(&index);
+        if let Some(due) = self.groups.coordinators.remove(&index).and_then(|coordinator| coordinator.due) {
+            self.groups.dues.remove(&(due, index));
+        }
     }
 
     /// It answers nobody any more; everybody who waits is told.
@@ -400,7 +425,7 @@ impl Shard {
     pub(crate) fn groups_read(&mut self, now: Now, token: ReadToken, result: ReadResult) {
         let found = self.groups.coordinators.iter_mut().find(|(_, coordinator)| coordinator.read == Some(token));
         let Some((&index, coordinator)) = found else { return };
-        self.groups.touched = true;
+        self.groups.touched.insert(index);
         coordinator.read = None;
         match result {
             ReadResult::Memory(_) => self.groups.retry = Some(now.mono.plus_ms(RETRY_MS)),
@@ -421,8 +446,10 @@ impl Shard {
             ReadResult::Pending(_) | ReadResult::Memory(_) => return,
         };
         match outcome {
-            // The next turn goes on, at once.
-            Ok(()) => self.groups.retry = Some(now.mono),
+            Ok(()) => {
+                self.groups.touched.insert(index);
+                self.groups.goes_on = Some(now.mono);
+            }
             Err(cause) => {
                 coordinator.failed = true;
                 let path = format!("{OFFSETS_TOPIC}-{index} at offset {}: {cause}", from.0);

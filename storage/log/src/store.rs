@@ -184,14 +184,17 @@ impl Store {
                 self.events.push(StoreEvent::Recovered { log: id, partition, report });
             }
         }
+        self.compaction.logs += usize::from(log.config.compaction.is_some());
         self.slots[slot as usize].log = Some(log);
         id
     }
 
     pub fn configure(&mut self, _now: Now, id: LogId, config: LogConfig) {
-        if let Some(log) = self.log_mut(id) {
-            log.config = config;
-        }
+        let now_compacted = config.compaction.is_some();
+        let Some(log) = self.log_mut(id) else { return };
+        let before = std::mem::replace(&mut log.config, config);
+        self.compaction.logs += usize::from(now_compacted);
+        self.compaction.logs -= usize::from(before.compaction.is_some());
     }
 
     /// The log is gone at once for every call; `Removed` follows when its files are.
@@ -407,7 +410,8 @@ impl Store {
             return;
         };
         slot.generation += 1;
-        slot.log = None;
+        let compacted = slot.log.take().is_some_and(|log| log.config.compaction.is_some());
+        self.compaction.logs -= usize::from(compacted);
         self.checkpoints.weigh(id.slot, 0);
         self.checkpoints.hold(id.slot, 0);
         for set in [

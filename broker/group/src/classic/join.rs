@@ -61,7 +61,7 @@ impl ClassicGroup {
     fn has_room(&self, turn: &Turn, ask: &JoinGroupRequest, protocols: &Protocols) -> bool {
         let limits = &turn.config.limits;
         let member = self.members.get(ask.member_id);
-        let others: usize = self.members.values().map(Member::bytes).sum::<usize>() - member.map_or(0, Member::bytes);
+        let others = self.protocol_bytes - member.map_or(0, |member| protocol_bytes(&member.protocols));
         let bytes = protocol_bytes(protocols);
         let bounded = bytes <= limits.member_bytes_max as usize
             && others + bytes <= limits.group_bytes_max as usize
@@ -96,7 +96,9 @@ impl ClassicGroup {
         let Some(instance) = ask.group_instance_id else {
             // KIP-394: an id first, so that a client that gives up waiting leaves no member behind.
             if client.version >= 4 {
-                self.pending.insert(id.clone(), turn.now.mono.plus_ms(ask.session_timeout_ms.max(0) as u64));
+                let until = turn.now.mono.plus_ms(ask.session_timeout_ms.max(0) as u64);
+                self.soonest = self.soonest.min(until);
+                self.pending.insert(id.clone(), until);
                 return Err(refused(ErrorCode::MemberIdRequired, &id));
             }
             self.add(turn, waiter, Member::new(id, ask, client, protocols), ask.protocol_type);
@@ -146,13 +148,13 @@ impl ClassicGroup {
             Phase::Empty => return Err(refused(ErrorCode::UnknownMemberId, ask.member_id)),
             // It did not get the answer: the generation stands.
             Phase::Completing if same => {
-                member.touch(turn.now);
+                member.touch(turn.now, &mut self.soonest);
                 let member = &self.members[ask.member_id];
                 return Err(Ok(self.joined(member)));
             }
             // A follower that joins again with nothing new is told where it is; a leader asks for another assignment.
             Phase::Stable if same && !leads => {
-                member.touch(turn.now);
+                member.touch(turn.now, &mut self.soonest);
                 let member = &self.members[ask.member_id];
                 return Err(Ok(self.joined(member)));
             }
@@ -193,7 +195,7 @@ impl ClassicGroup {
         }
         next.assignment = before.assignment;
         (next.new, next.synced) = (before.new, before.synced);
-        next.touch(turn.now);
+        next.touch(turn.now, &mut self.soonest);
         let (id, led) = (next.id.clone(), self.leader.as_ref() == Some(old));
         let old_leader = self.leader.clone();
         if led {

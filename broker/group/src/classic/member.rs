@@ -88,9 +88,10 @@ impl Member {
         self.protocols.iter().find(|(name, _)| **name == *protocol).map(|(_, bytes)| bytes.clone()).unwrap_or_default()
     }
 
-    /// A sign of life.
-    pub(super) fn touch(&mut self, now: Now) {
+    /// A sign of life. `soonest` is the group's.
+    pub(super) fn touch(&mut self, now: Now, soonest: &mut Instant) {
         self.until = now.mono.plus_ms(self.session_timeout_ms.max(1) as u64);
+        *soonest = self.until.min(*soonest);
     }
 
     /// When it is to be given up: never while it waits for our answer, but for the first one.
@@ -110,10 +111,6 @@ impl Member {
             subscription: self.metadata(protocol),
             assignment: self.assignment.clone(),
         }
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        protocol_bytes(&self.protocols) + self.assignment.len()
     }
 }
 

@@ -27,7 +27,7 @@ use crate::record::{ClassicProtocol, Generation, MemberMetadata, Record};
 use crate::{DescribedMember, GroupConfig, JoinReply, Joined, JoinedMember, Reply};
 
 pub(crate) use join::uuid;
-use member::Member;
+use member::{Member, protocol_bytes};
 
 /// What one decision about one group needs and leaves behind.
 pub(crate) struct Turn<'a> {
@@ -75,6 +75,11 @@ pub(crate) struct ClassicGroup {
     known: BTreeMap<Arc<str>, usize>,
     /// Members whose join waits.
     joining: usize,
+    /// Of all members' protocols.
+    protocol_bytes: usize,
+    /// No session of a member and no id that was handed out ends before; looked up again when it is over. A group of a thousand members
+    /// is not gone through for each of their requests.
+    soonest: Instant,
     /// By when every member must have sent its SyncGroup.
     sync_until: Option<Instant>,
 }
@@ -93,6 +98,8 @@ impl Default for ClassicGroup {
             statics: BTreeMap::new(),
             known: BTreeMap::new(),
             joining: 0,
+            protocol_bytes: 0,
+            soonest: Instant(u64::MAX),
             sync_until: None,
         }
     }
@@ -126,7 +133,7 @@ impl ClassicGroup {
         } else {
             Phase::Stable
         };
-        self.members.values_mut().for_each(|member| member.touch(now));
+        self.members.values_mut().for_each(|member| member.touch(now, &mut self.soonest));
     }
 
     /// Writes the present generation: nothing else changes what its record says.
@@ -190,7 +197,7 @@ impl ClassicGroup {
         for (id, classic) in ids.iter().zip(spoken) {
             let Some(mut member) = self.take(id) else { continue };
             member.protocols = classic.protocols;
-            member.touch(turn.now);
+            member.touch(turn.now, &mut self.soonest);
             self.insert(member);
         }
         self.phase = Phase::Stable;
@@ -205,6 +212,8 @@ impl ClassicGroup {
             self.statics.insert(instance.clone(), member.id.clone());
         }
         self.joining += usize::from(member.joining.is_some());
+        self.protocol_bytes += protocol_bytes(&member.protocols);
+        self.soonest = self.soonest.min(member.until);
         let before = self.members.insert(member.id.clone(), member);
         assert!(before.is_none());
     }
@@ -223,6 +232,7 @@ impl ClassicGroup {
             self.statics.remove(instance);
         }
         self.joining -= usize::from(member.joining.is_some());
+        self.protocol_bytes -= protocol_bytes(&member.protocols);
         Some(member)
     }
 
@@ -266,8 +276,15 @@ impl ClassicGroup {
             Phase::Preparing { until, .. } => Some(until),
             _ => None,
         };
+        debug_assert!(self.next_session() >= self.soonest);
+        let sessions = Some(self.soonest).filter(|at| *at < Instant(u64::MAX));
+        sessions.into_iter().chain(rebalance).chain(self.sync_until).min()
+    }
+
+    /// Of a member, or of an id that was handed out.
+    fn next_session(&self) -> Instant {
         let members = self.members.values().filter_map(Member::expires);
-        members.chain(self.pending.values().copied()).chain(rebalance).chain(self.sync_until).min()
+        members.chain(self.pending.values().copied()).min().unwrap_or(Instant(u64::MAX))
     }
 
     /// The longest that any member asks for; never now.

@@ -85,7 +85,7 @@ impl ClassicGroup {
         for id in ids {
             let joined = self.joined(&self.members[&id]);
             let Some(member) = self.members.get_mut(&id) else { continue };
-            member.touch(turn.now);
+            member.touch(turn.now, &mut self.soonest);
             (member.new, member.synced) = (false, false);
             if let Some(waiter) = member.joining.take() {
                 self.joining -= 1;
@@ -123,7 +123,7 @@ impl ClassicGroup {
             member.assignment = Arc::default();
             if let Some(waiter) = member.syncing.take() {
                 // Its session stood still while it waited.
-                member.touch(turn.now);
+                member.touch(turn.now, &mut self.soonest);
                 turn.out.replies.push((waiter, Reply::Sync(Err(error))));
             }
         }

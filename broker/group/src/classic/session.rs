@@ -17,7 +17,7 @@ impl ClassicGroup {
         }
         let Some(member) = self.members.get_mut(ask.member_id) else { return };
         member.synced = true;
-        member.touch(turn.now);
+        member.touch(turn.now, &mut self.soonest);
         match self.phase {
             Phase::Empty => turn.out.replies.push((waiter, Reply::Sync(Err(ErrorCode::UnknownMemberId)))),
             Phase::Preparing { .. } => {
@@ -77,7 +77,7 @@ impl ClassicGroup {
             let reply = self.synced(&id);
             turn.out.replies.push((waiter, Reply::Sync(Ok(reply))));
             if let Some(member) = self.members.get_mut(&id) {
-                member.touch(turn.now);
+                member.touch(turn.now, &mut self.soonest);
             }
         }
     }
@@ -101,7 +101,7 @@ impl ClassicGroup {
             Phase::Completing | Phase::Stable => ErrorCode::None,
         };
         if let Some(member) = self.members.get_mut(ask.member_id) {
-            member.touch(now);
+            member.touch(now, &mut self.soonest);
         }
         code
     }
@@ -169,7 +169,7 @@ impl ClassicGroup {
             return Err(ErrorCode::RebalanceInProgress);
         }
         if let Some(member) = self.members.get_mut(member) {
-            member.touch(now);
+            member.touch(now, &mut self.soonest);
         }
         Ok(())
     }
@@ -199,5 +199,6 @@ impl ClassicGroup {
         {
             self.join_time_is_up(turn, initial);
         }
+        self.soonest = self.next_session();
     }
 }

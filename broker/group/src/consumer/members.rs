@@ -68,6 +68,7 @@ impl ConsumerGroup {
             .map(|(id, _)| id.clone())
             .collect();
         self.remove(turn, topics, &lost);
+        self.find_soonest();
     }
 
     /// A sign of life. Who has something to do for the group has the time of a rebalance for it.
@@ -88,5 +89,6 @@ impl ConsumerGroup {
             let ms = member.meta.rebalance_timeout_ms.max(1) as u64;
             member.revoke_until = Some(turn.now.mono.plus_ms(ms));
         }
+        self.soonest = self.soonest.into_iter().chain(member.until).chain(member.revoke_until).min();
     }
 }

@@ -16,6 +16,7 @@ mod heartbeat;
 mod members;
 mod reconcile;
 mod regex;
+mod subscriptions;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,8 @@ use ringmain_types::*;
 use crate::group::State;
 use crate::record::{Assignment, CurrentAssignment, MemberMetadata, MemberState, Record, Resolved};
 use crate::{DescribedConsumerMember, Topics};
+
+use subscriptions::Subscriptions;
 
 pub(crate) use classic_members::{Emigrant, assigned, subscribed};
 pub use heartbeat::Heartbeat;
@@ -60,6 +63,7 @@ pub(crate) struct ConsumerGroup {
     statics: BTreeMap<Arc<str>, Arc<str>>,
     /// Who has each partition, or has not given it back.
     owners: BTreeMap<(TopicId, i32), Arc<str>>,
+    subscriptions: Subscriptions,
 
     // Of this life.
     /// The version of the topics that `hash` was last compared with.
@@ -67,6 +71,8 @@ pub(crate) struct ConsumerGroup {
     regexes_seen: Option<(i64, WallMs)>,
     /// Since when it has no members, as far as this life knows: no record says so.
     empty_since: Option<WallMs>,
+    /// No member is due before; looked up again when it is over.
+    soonest: Option<Instant>,
 }
 
 impl Default for ConsumerGroup {
@@ -81,9 +87,11 @@ impl Default for ConsumerGroup {
             regexes: BTreeMap::new(),
             statics: BTreeMap::new(),
             owners: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
             seen: None,
             regexes_seen: None,
             empty_since: None,
+            soonest: None,
         }
     }
 }
@@ -97,11 +105,17 @@ impl ConsumerGroup {
                 if let Some(instance) = &meta.instance {
                     self.statics.insert(instance.clone(), member.clone());
                 }
-                self.members.entry(member.clone()).or_default().meta = meta.clone();
+                let found = self.members.entry(member.clone()).or_default();
+                self.subscriptions.take(&found.meta);
+                self.subscriptions.add(meta);
+                found.meta = meta.clone();
             }
             Record::Member { member, value: None, .. } => {
                 self.disown(member);
                 let gone = self.members.remove(member);
+                if let Some(gone) = &gone {
+                    self.subscriptions.take(&gone.meta);
+                }
                 if let Some(instance) = gone.and_then(|gone| gone.meta.instance)
                     && self.statics.get(&instance) == Some(member)
                 {
@@ -160,6 +174,15 @@ impl ConsumerGroup {
             member.revoke_until = (member.current.state == MemberState::UnrevokedPartitions)
                 .then(|| now.mono.plus_ms(member.meta.rebalance_timeout_ms.max(0) as u64));
         }
+        self.find_soonest();
+    }
+
+    fn find_soonest(&mut self) {
+        self.soonest = self.next_due();
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.members.values().flat_map(|member| [member.until, member.revoke_until]).flatten().min()
     }
 
     pub(crate) fn state(&self) -> State {
@@ -196,11 +219,18 @@ impl ConsumerGroup {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.members.values().flat_map(|member| [member.until, member.revoke_until]).flatten().min()
+        debug_assert!(self.next_due().is_none_or(|due| self.soonest.is_some_and(|soonest| soonest <= due)));
+        self.soonest.filter(|_| !self.members.is_empty())
     }
 
     pub(crate) fn is_subscribed(&self, topic: &str) -> bool {
-        self.members.values().any(|member| self.reads(member).any(|name| **name == *topic))
+        self.names().any(|name| **name == *topic)
+    }
+
+    /// All that somebody reads; some more than once.
+    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        let matched = self.subscriptions.patterns().filter_map(|pattern| self.regexes.get(pattern));
+        self.subscriptions.topics().chain(matched.flat_map(|resolved| &resolved.topics))
     }
 
     /// Names and what its expression matched.

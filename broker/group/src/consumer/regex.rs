@@ -17,9 +17,10 @@ impl ConsumerGroup {
     /// Looks at the topics anew where an expression was never looked at, or topics changed since. True when anything matches
     /// differently now.
     pub(super) fn refresh_regexes(&mut self, turn: &mut Turn, topics: &dyn Topics) -> bool {
-        let used: BTreeSet<Arc<str>> = self.members.values().filter_map(|member| member.meta.regex.clone()).collect();
+        let used: Vec<Arc<str>> = self.subscriptions.patterns().cloned().collect();
         let mut changed = false;
-        let unused: Vec<Arc<str>> = self.regexes.keys().filter(|regex| !used.contains(*regex)).cloned().collect();
+        let has = |regex: &&Arc<str>| self.subscriptions.has_pattern(regex);
+        let unused: Vec<Arc<str>> = self.regexes.keys().filter(|regex| !has(regex)).cloned().collect();
         for regex in unused {
             self.write(turn, Record::Regex { group: turn.group.clone(), regex, value: None });
         }

@@ -33,7 +33,8 @@ impl ConsumerGroup {
 
     /// Of names, ids and numbers of partitions of what is read; 0 when nothing of it exists.
     fn topics_hash(&self, topics: &dyn Topics) -> i64 {
-        let names: BTreeSet<&Arc<str>> = self.members.values().flat_map(|member| self.reads(member)).collect();
+        let names: BTreeSet<&Arc<str>> = self.names().collect();
+        debug_assert_eq!(names, self.members.values().flat_map(|member| self.reads(member)).collect());
         let mut hash = 0u64;
         for name in names {
             let Some((id, partitions)) = topics.by_name(name) else { continue };

@@ -107,6 +107,8 @@ pub(crate) struct Compaction {
     retry_at: Option<Instant>,
     /// A log's checkpoint is being read.
     looking: bool,
+    /// Logs that are to be compacted, those that are being removed included: asked in every turn, and there may be thousands of others.
+    pub(crate) logs: usize,
     run: Option<Box<Run>>,
     /// Names temporary files.
     number: u64,
@@ -184,8 +186,7 @@ impl Store {
         if self.compaction.run.is_some() {
             return self.compaction.retry_at;
         }
-        let any = |slot: &crate::store::Slot| slot.log.as_ref().is_some_and(|log| log.config.compaction.is_some());
-        self.compaction.next.filter(|_| self.slots.iter().any(any))
+        self.compaction.next.filter(|_| self.compaction.logs > 0)
     }
 
     /// A clean stop, or the end of the directory: what is half done is thrown away.
