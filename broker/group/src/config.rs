@@ -82,6 +82,12 @@ pub struct GroupLimits {
     pub subscription_max: u32,
     /// What a compiled regular expression may take.
     pub regex_bytes_max: u32,
+    /// A group's id.
+    pub id_bytes_max: u32,
+    /// About what all groups of this coordinator may take in memory. Beyond it nothing is taken in that makes it more.
+    pub state_bytes_max: u64,
+    /// Groups that are looked after at once when their time is up.
+    pub expired_max: u32,
 }
 
 impl Default for GroupLimits {
@@ -94,6 +100,9 @@ impl Default for GroupLimits {
             group_bytes_max: 64 << 20,
             subscription_max: 100_000,
             regex_bytes_max: 1 << 20,
+            id_bytes_max: 1024,
+            state_bytes_max: 1 << 30,
+            expired_max: 64,
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct GroupCoordinator {
     wakes: BTreeSet<(Instant, Arc<str>)>,
     /// Groups that metrics were not told of since they changed.
     pub(crate) changed: BTreeSet<Arc<str>>,
+    /// About what all groups take in memory.
+    bytes: usize,
     /// When offsets are looked through for expired ones, and from which group on.
     expiry: Option<(Instant, Option<Arc<str>>)>,
 }
@@ -42,6 +44,7 @@ impl GroupCoordinator {
             groups: BTreeMap::new(),
             wakes: BTreeSet::new(),
             changed: BTreeSet::new(),
+            bytes: 0,
             expiry: None,
         }
     }
@@ -66,11 +69,29 @@ impl GroupCoordinator {
 
     /// Whether one more group may be made.
     fn has_room(&self) -> bool {
-        self.groups.len() < self.config.limits.groups_max as usize
+        self.groups.len() < self.config.limits.groups_max as usize && !self.is_full()
+    }
+
+    /// Nothing is taken in that makes it more.
+    fn is_full(&self) -> bool {
+        self.bytes as u64 >= self.config.limits.state_bytes_max
+    }
+
+    /// 24: no group has such an id, and none gets it.
+    fn is_illegal(&self, id: &str) -> bool {
+        id.is_empty() || id.len() > self.config.limits.id_bytes_max as usize
+    }
+
+    /// Counts anew what the group takes.
+    fn recount(&mut self, id: &Arc<str>) {
+        let Some(group) = self.groups.get_mut(id) else { return };
+        let bytes = group.bytes(id.len());
+        self.bytes = self.bytes + bytes - std::mem::replace(&mut group.counted, bytes);
     }
 
     /// Keeps the group's place among the timers true. A heartbeat only puts its member's off: the group is then looked at in vain, once.
     fn reschedule(&mut self, id: &Arc<str>) {
+        self.recount(id);
         let Some(group) = self.groups.get_mut(id) else { return };
         let next = group.deadline();
         if group.wake == next {
@@ -93,9 +114,9 @@ impl GroupCoordinator {
 
     fn forget(&mut self, id: &Arc<str>) {
         self.mark(id);
-        if let Some(group) = self.groups.remove(id)
-            && let Some(wake) = group.wake
-        {
+        let Some(group) = self.groups.remove(id) else { return };
+        self.bytes -= group.counted;
+        if let Some(wake) = group.wake {
             self.wakes.remove(&(wake, id.clone()));
         }
     }
@@ -108,11 +129,12 @@ impl GroupCoordinator {
         out: &mut Out,
         then: impl FnOnce(&mut ClassicGroup, &mut Turn) -> T,
     ) -> Option<T> {
+        let full = self.is_full();
         let id = self.groups.get_key_value(id)?.0.clone();
         let group = self.groups.get_mut(&id)?;
         let Kind::Classic(classic) = &mut group.kind else { return None };
         let config = self.config.clone();
-        let mut turn = Turn { now, config: &config, group: &id, out };
+        let mut turn = Turn { now, config: &config, group: &id, full, out };
         let result = then(classic, &mut turn);
         self.reschedule(&id);
         Some(result)
@@ -129,7 +151,7 @@ impl GroupCoordinator {
         let refuse = |out: &mut Out, error| {
             out.replies.push((waiter, Reply::Join(Err((error, ask.member_id.into())))));
         };
-        if ask.group_id.is_empty() {
+        if self.is_illegal(ask.group_id) {
             return refuse(out, ErrorCode::InvalidGroupId);
         }
         if !(self.config.min_session_timeout_ms..=self.config.max_session_timeout_ms).contains(&ask.session_timeout_ms)
@@ -158,6 +180,18 @@ impl GroupCoordinator {
         }
         self.classic(now, &id, out, |group, turn| group.join(turn, waiter, ask, client));
         self.mark(&id);
+        self.forget_if_unused(&id);
+    }
+
+    /// A group that never had a generation, and that nobody is in or has an id for, was only asked for: a refused join leaves nothing.
+    fn forget_if_unused(&mut self, id: &Arc<str>) {
+        let Some(group) = self.groups.get_mut(id) else { return };
+        let simple = matches!(&group.kind, Kind::Classic(classic) if classic.protocol_type().is_none());
+        if simple && group.is_vacant() {
+            group.kind = Kind::Simple;
+            self.recount(id);
+        }
+        self.forget_if_nothing(id);
     }
 
     /// Runs `then` on the KIP-848 group of this name.
@@ -169,11 +203,12 @@ impl GroupCoordinator {
         out: &mut Out,
         then: impl FnOnce(&mut ConsumerGroup, &mut Turn) -> T,
     ) -> Option<T> {
+        let full = self.is_full();
         let id = self.groups.get_key_value(id)?.0.clone();
         let config = self.config_of(topics, &id);
         let group = self.groups.get_mut(&id)?;
         let Kind::Consumer(consumer) = &mut group.kind else { return None };
-        let mut turn = Turn { now, config: &config, group: &id, out };
+        let mut turn = Turn { now, config: &config, group: &id, full, out };
         let result = then(consumer, &mut turn);
         self.downgrade_if_all_are_classic(now, topics, &id, out);
         self.reschedule(&id);
@@ -182,7 +217,7 @@ impl GroupCoordinator {
 
     /// A classic group with members becomes a KIP-848 group, if it may and its members say what they read.
     fn upgrade(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) {
-        let config = self.config_of(topics, id);
+        let (config, full) = (self.config_of(topics, id), self.is_full());
         let found = self.groups.get_mut(id).map(|group| &mut group.kind);
         let Some(Kind::Classic(classic)) = found.filter(|_| config.migration.upgrades()) else { return };
         let Some(members) = classic.emigrants() else { return };
@@ -190,21 +225,21 @@ impl GroupCoordinator {
             return;
         }
         let generation = classic.generation();
-        let mut turn = Turn { now, config: &config, group: id, out };
+        let mut turn = Turn { now, config: &config, group: id, full, out };
         classic.let_go(&mut turn);
         self.write(now, Record::Classic { group: id.clone(), value: None }, out);
         let mut consumer = Box::<ConsumerGroup>::default();
-        let mut turn = Turn { now, config: &config, group: id, out };
+        let mut turn = Turn { now, config: &config, group: id, full, out };
         consumer.immigrate(&mut turn, topics, generation, members);
         self.group_mut(id).kind = Kind::Consumer(consumer);
     }
 
     /// A group in which nobody speaks KIP-848 any more is a classic one again, if it may be.
     fn downgrade_if_all_are_classic(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) {
-        let config = self.config_of(topics, id);
+        let (config, full) = (self.config_of(topics, id), self.is_full());
         let found = self.groups.get(id).map(|group| &group.kind);
         let Some(Kind::Consumer(consumer)) = found.filter(|_| config.migration.downgrades()) else { return };
-        let turn = Turn { now, config: &config, group: id, out };
+        let turn = Turn { now, config: &config, group: id, full, out };
         let Some((generation, spoken)) = consumer.emigrate(&turn, topics) else { return };
         self.clear(now, id, out);
         self.write(now, Record::Classic { group: id.clone(), value: Some(generation) }, out);
@@ -292,6 +327,9 @@ impl GroupCoordinator {
     }
 
     fn commit(&mut self, now: Now, ask: &CommitOffsets, out: &mut Out) -> Result<Vec<ErrorCode>, ErrorCode> {
+        if ask.group.len() > self.config.limits.id_bytes_max as usize {
+            return Err(ErrorCode::InvalidGroupId);
+        }
         let config = self.config.clone();
         let has_room = self.has_room();
         let mut consumer = None;
@@ -330,8 +368,11 @@ impl GroupCoordinator {
                 codes.push(ErrorCode::OffsetMetadataTooLarge);
                 continue;
             }
-            let has = self.groups.get(&id).is_some_and(|group| group.offsets.has(offset.topic, offset.partition));
-            if !has && count >= config.limits.offsets_max as usize {
+            let group = self.groups.get(&id);
+            let known = group.and_then(|group| group.offsets.metadata_bytes(offset.topic, offset.partition));
+            let has = known.is_some();
+            let grows = known.is_none_or(|bytes| offset.metadata.len() > bytes);
+            if (!has && count >= config.limits.offsets_max as usize) || (grows && self.is_full()) {
                 codes.push(ErrorCode::InvalidCommitOffsetSize);
                 continue;
             }
@@ -472,12 +513,13 @@ impl GroupCoordinator {
                 return Err((ErrorCode::GroupIdNotFound, text));
             }
         }
+        let full = self.is_full();
         let group = self.group_mut(&id);
         if matches!(group.kind, Kind::Simple) {
             group.kind = Kind::Consumer(Box::default());
         }
         let Kind::Consumer(consumer) = &mut group.kind else { return missing() };
-        let mut turn = Turn { now, config: &config, group: &id, out };
+        let mut turn = Turn { now, config: &config, group: &id, full, out };
         let result = consumer.heartbeat(&mut turn, topics, ask, client);
         // A join that was refused leaves nothing behind.
         if consumer.members().is_empty() && consumer.epoch() == 0 {
@@ -582,25 +624,21 @@ impl Machine for GroupCoordinator {
     }
 
     fn expire(&mut self, now: Now, topics: &dyn Topics, out: &mut Out) {
-        let due: Vec<Arc<str>> =
-            self.wakes.iter().take_while(|(at, _)| *at <= now.mono).map(|(_, id)| id.clone()).collect();
+        let due = self.wakes.iter().take_while(|(at, _)| *at <= now.mono).map(|(_, id)| id.clone());
+        let due: Vec<Arc<str>> = due.take(self.config.limits.expired_max as usize).collect();
         for id in due {
-            let config = self.config_of(topics, &id);
+            let (config, full) = (self.config_of(topics, &id), self.is_full());
             let Some(group) = self.groups.get_mut(&id) else { continue };
-            let mut turn = Turn { now, config: &config, group: &id, out };
+            let mut turn = Turn { now, config: &config, group: &id, full, out };
             match &mut group.kind {
                 Kind::Simple => {}
                 Kind::Classic(classic) => classic.expire(&mut turn),
                 Kind::Consumer(consumer) => consumer.expire(&mut turn, topics),
             }
-            let simple = matches!(&group.kind, Kind::Classic(classic) if classic.protocol_type().is_none());
-            // An id was asked for and never used: nobody will miss the group.
-            if simple && group.is_vacant() {
-                group.kind = Kind::Simple;
-            }
             self.downgrade_if_all_are_classic(now, topics, &id, out);
             self.reschedule(&id);
-            self.forget_if_nothing(&id);
+            // An id was asked for and never used: nobody will miss the group.
+            self.forget_if_unused(&id);
             self.mark(&id);
             // What is due is done: the same moment does not come again.
             debug_assert!(self.groups.get(&id).is_none_or(|group| group.wake.is_none_or(|wake| wake > now.mono)));
@@ -619,6 +657,37 @@ impl Machine for GroupCoordinator {
 
     fn replay(&mut self, _: Now, record: &Record) {
         self.mark(record.group());
+        self.replay_group(record);
+        self.recount(record.group());
+    }
+
+    fn loaded(&mut self, now: Now, topics: &dyn Topics) {
+        let ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
+        for id in ids {
+            let own = topics.overrides(&id).map(|own| own.session_timeout_ms);
+            let session_ms = own.unwrap_or(self.config.consumer_session_timeout_ms);
+            match self.groups.get_mut(&id).map(|group| &mut group.kind) {
+                Some(Kind::Classic(classic)) => classic.loaded(now),
+                Some(Kind::Consumer(consumer)) => consumer.loaded(now, session_ms),
+                Some(Kind::Simple) | None => {}
+            }
+            self.reschedule(&id);
+            self.forget_if_nothing(&id);
+        }
+        self.expiry = Some((now.mono.plus_ms(self.config.offsets_retention_check_ms.max(1)), None));
+    }
+
+    fn encode(record: &Record) -> (Vec<u8>, Option<Vec<u8>>) {
+        record.encode()
+    }
+
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Record>, ErrorCode> {
+        Record::decode(key, value).map_err(|_| ErrorCode::CorruptMessage)
+    }
+}
+
+impl GroupCoordinator {
+    fn replay_group(&mut self, record: &Record) {
         match record {
             Record::Offset { group, topic, partition, value } => {
                 if value.is_some() {
@@ -659,32 +728,6 @@ impl Machine for GroupCoordinator {
         }
     }
 
-    fn loaded(&mut self, now: Now, topics: &dyn Topics) {
-        let ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
-        for id in ids {
-            let own = topics.overrides(&id).map(|own| own.session_timeout_ms);
-            let session_ms = own.unwrap_or(self.config.consumer_session_timeout_ms);
-            match self.groups.get_mut(&id).map(|group| &mut group.kind) {
-                Some(Kind::Classic(classic)) => classic.loaded(now),
-                Some(Kind::Consumer(consumer)) => consumer.loaded(now, session_ms),
-                Some(Kind::Simple) | None => {}
-            }
-            self.reschedule(&id);
-            self.forget_if_nothing(&id);
-        }
-        self.expiry = Some((now.mono.plus_ms(self.config.offsets_retention_check_ms.max(1)), None));
-    }
-
-    fn encode(record: &Record) -> (Vec<u8>, Option<Vec<u8>>) {
-        record.encode()
-    }
-
-    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Record>, ErrorCode> {
-        Record::decode(key, value).map_err(|_| ErrorCode::CorruptMessage)
-    }
-}
-
-impl GroupCoordinator {
     fn replay_consumer(&mut self, group: &Arc<str>, record: &Record) {
         let says = !matches!(
             record,

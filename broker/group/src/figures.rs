@@ -25,13 +25,21 @@ impl GroupCoordinator {
         !self.changed.is_empty()
     }
 
-    /// Up to `groups_max` groups that changed, each with at most `offsets_max` offsets; `None` of one that is gone.
-    pub fn take_changed(&mut self, groups_max: usize, offsets_max: usize) -> Vec<(Arc<str>, Option<Figures>)> {
+    /// Up to `groups_max` groups that changed, each with at most `offsets_max` offsets; `None` of one that is gone. `offsets_left` is what
+    /// may be told in all: it ends with the group that uses it up.
+    pub fn take_changed(
+        &mut self,
+        groups_max: usize,
+        offsets_max: usize,
+        offsets_left: &mut usize,
+    ) -> Vec<(Arc<str>, Option<Figures>)> {
         let mut out = Vec::new();
         while out.len() < groups_max
+            && *offsets_left > 0
             && let Some(id) = self.changed.pop_first()
         {
             let figures = self.figures(&id, offsets_max);
+            *offsets_left = offsets_left.saturating_sub(figures.as_ref().map_or(0, |figures| figures.offsets.len()));
             out.push((id, figures));
         }
         out

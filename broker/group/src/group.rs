@@ -51,9 +51,24 @@ pub(crate) struct Group {
     pub(crate) commits: u64,
     /// The coordinator's place for it in its timers.
     pub(crate) wake: Option<Instant>,
+    /// What the coordinator counts for it.
+    pub(crate) counted: usize,
 }
 
+/// What a group takes besides all that can be counted, with its places in maps.
+const GROUP_BYTES: usize = 600;
+
 impl Group {
+    /// About what it takes in memory, with an id of so many bytes.
+    pub(crate) fn bytes(&self, id_bytes: usize) -> usize {
+        let kind = match &self.kind {
+            Kind::Simple => 0,
+            Kind::Classic(group) => group.bytes(),
+            Kind::Consumer(group) => group.bytes(),
+        };
+        GROUP_BYTES + id_bytes + self.offsets.bytes() + kind
+    }
+
     pub(crate) fn state(&self) -> State {
         match &self.kind {
             Kind::Simple => State::Empty,

@@ -52,24 +52,35 @@ impl CommittedOffset {
 pub(crate) struct Offsets {
     topics: BTreeMap<Arc<str>, BTreeMap<i32, CommittedOffset>>,
     count: usize,
+    bytes: usize,
 }
+
+/// What an offset and a topic take besides their strings, with the maps around them.
+const OFFSET_BYTES: usize = 160;
+const TOPIC_BYTES: usize = 200;
 
 impl Offsets {
     pub(crate) fn replay(&mut self, topic: &Arc<str>, partition: PartitionIndex, value: &Option<CommittedOffset>) {
         match value {
             Some(value) => {
-                let partitions = self.topics.entry(topic.clone()).or_default();
-                if partitions.insert(partition.0, value.clone()).is_none() {
-                    self.count += 1;
+                let partitions = self.topics.entry(topic.clone()).or_insert_with(|| {
+                    self.bytes += TOPIC_BYTES + topic.len();
+                    BTreeMap::new()
+                });
+                self.bytes += OFFSET_BYTES + value.metadata.len();
+                match partitions.insert(partition.0, value.clone()) {
+                    None => self.count += 1,
+                    Some(before) => self.bytes -= OFFSET_BYTES + before.metadata.len(),
                 }
             }
             None => {
                 let Some(partitions) = self.topics.get_mut(topic) else { return };
-                if partitions.remove(&partition.0).is_some() {
+                if let Some(before) = partitions.remove(&partition.0) {
                     self.count -= 1;
+                    self.bytes -= OFFSET_BYTES + before.metadata.len();
                 }
-                if partitions.is_empty() {
-                    self.topics.remove(topic);
+                if partitions.is_empty() && self.topics.remove(topic).is_some() {
+                    self.bytes -= TOPIC_BYTES + topic.len();
                 }
             }
         }
@@ -81,6 +92,16 @@ impl Offsets {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// About what they take in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Of the metadata that is committed for this partition; `None` where nothing is.
+    pub(crate) fn metadata_bytes(&self, topic: &str, partition: PartitionIndex) -> Option<usize> {
+        self.topics.get(topic)?.get(&partition.0).map(|offset| offset.metadata.len())
     }
 
     pub(crate) fn has(&self, topic: &str, partition: PartitionIndex) -> bool {

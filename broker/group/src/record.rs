@@ -113,6 +113,19 @@ pub struct MemberMetadata {
     pub classic: Option<ClassicProtocol>,
 }
 
+impl MemberMetadata {
+    /// Of all that it says, in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        const TOPIC: usize = 40;
+        let texts = [&self.instance, &self.rack, &self.regex, &self.assignor].into_iter().flatten();
+        let topics: usize = self.topics.iter().map(|topic| TOPIC + topic.len()).sum();
+        let spoken = self.classic.iter().flat_map(|classic| &classic.protocols);
+        let protocols: usize = spoken.map(|(name, metadata)| name.len() + metadata.len()).sum();
+        let names = self.client_id.len() + self.client_host.len();
+        texts.map(|text| text.len()).sum::<usize>() + topics + protocols + names
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassicProtocol {
     pub session_timeout_ms: i32,

@@ -5,7 +5,7 @@
 //! ```
 //! Decisions are appended once a turn, all of a coordinator's in one batch where they fit; answers leave when that is flushed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ringmain_batch::{BatchHeader, Builder, Codec};
@@ -102,6 +102,9 @@ pub(crate) struct Groups {
     topic: Option<TopicId>,
     coordinators: BTreeMap<i32, Coordinator>,
     pending: BTreeMap<Waiter, Pending>,
+    /// Decided and committed; leave a few a turn.
+    answers: VecDeque<(CallId, Return)>,
+    answers_max: usize,
     waiters: u64,
     /// Logs came or went.
     look: bool,
@@ -110,8 +113,6 @@ pub(crate) struct Groups {
     touched: BTreeSet<i32>,
     /// The next moment of each coordinator that has one, as of the last turn's end that had something to do for it.
     dues: BTreeSet<(Instant, i32)>,
-    /// A load goes on in the next turn: at once.
-    goes_on: Option<Instant>,
     /// When all are looked at again.
     retry: Option<Instant>,
     /// Keys member ids; differs at every start.
@@ -127,11 +128,12 @@ impl Groups {
             topic: None,
             coordinators: BTreeMap::new(),
             pending: BTreeMap::new(),
+            answers: VecDeque::new(),
+            answers_max: config.limits.group_answers_max as usize,
             waiters: 0,
             look: false,
             touched: BTreeSet::new(),
             dues: BTreeSet::new(),
-            goes_on: None,
             retry: None,
             seed: mixed(config.seed ^ u64::from(config.shard.0) << 48),
             drawn: 0,
@@ -144,6 +146,8 @@ impl Groups {
         let mut config = GroupConfig::clone(&self.config);
         config.limits.groups_max =
             (config.limits.groups_max / owned).saturating_mul(2).clamp(1, config.limits.groups_max);
+        let bytes = config.limits.state_bytes_max;
+        config.limits.state_bytes_max = (bytes / u64::from(owned) * 2).min(bytes);
         Arc::new(config)
     }
 
@@ -156,7 +160,11 @@ impl Groups {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.dues.first().map(|(at, _)| *at).into_iter().chain(self.goes_on).chain(self.retry).min()
+        if !self.touched.is_empty() || !self.answers.is_empty() {
+            // At once.
+            return Some(Instant(0));
+        }
+        self.dues.first().map(|(at, _)| *at).into_iter().chain(self.retry).min()
     }
 
     /// Keeps a coordinator's place among the moments true.
@@ -177,7 +185,6 @@ impl Groups {
 
     /// The coordinators that have something to do at the end of this turn.
     fn take_touched(&mut self, now: Now) -> BTreeSet<i32> {
-        self.goes_on = None;
         let mut touched = std::mem::take(&mut self.touched);
         touched.extend(self.dues.iter().take_while(|(at, _)| *at <= now.mono).map(|(_, index)| *index));
         if self.retry.take_if(|at| *at <= now.mono).is_some() {
@@ -186,15 +193,22 @@ impl Groups {
         touched
     }
 
+    /// Nobody waits for an answer.
+    pub(crate) fn quiet(&self) -> bool {
+        self.pending.is_empty() && self.answers.is_empty()
+    }
+
     pub(crate) fn any_changed(&self) -> bool {
         self.coordinators.values().any(|coordinator| coordinator.runtime.machine().any_changed())
     }
 
-    /// Tells of groups that changed since the last time; the rest is told the next time.
+    /// Tells of groups that changed since the last time, and of about as many offsets in all as one group may have; the rest is told the
+    /// next time.
     pub(crate) fn tell(&mut self, limits: &Limits, notes: &mut Vec<Note>) {
         let (mut left, offsets_max) = (limits.metric_groups_max as usize, limits.metric_group_offsets_max as usize);
+        let mut offsets_left = offsets_max;
         for coordinator in self.coordinators.values_mut().filter(|found| found.runtime.is_loaded()) {
-            let changed = coordinator.runtime.machine_mut().take_changed(left, offsets_max);
+            let changed = coordinator.runtime.machine_mut().take_changed(left, offsets_max, &mut offsets_left);
             left -= changed.len();
             notes.extend(
                 changed.into_iter().map(|(group, figures)| Note::Group { group, figures: figures.map(Arc::new) }),
@@ -236,7 +250,7 @@ impl Shard {
         let pending = Pending { call: id, index: at.index.0, parked: false, refused: Vec::new() };
         self.groups.pending.insert(waiter, pending);
         match self.decide_group(now, at.index.0, waiter, &ask) {
-            Ok(replies) => self.groups_reply(replies, out),
+            Ok(replies) => self.groups_reply(replies),
             Err(refusal) => {
                 self.groups.pending.remove(&waiter);
                 return self.answer(id, refusal, out);
@@ -302,13 +316,20 @@ impl Shard {
         Ok(replies)
     }
 
-    /// Tells who was answered.
-    fn groups_reply(&mut self, replies: Replies<GroupCoordinator>, out: &mut Effects) {
+    /// Who is answered, from the end of this turn on.
+    fn groups_reply(&mut self, replies: Replies<GroupCoordinator>) {
         for (waiter, reply) in replies {
             let Some(pending) = self.groups.pending.remove(&waiter) else { continue };
             let reply = with_refused(reply, &pending.refused);
             let result = if pending.parked { Return::Late(Ok(reply)) } else { Return::Group(reply) };
-            self.answer(pending.call, result, out);
+            self.groups.answers.push_back((pending.call, result));
+        }
+    }
+
+    fn groups_answer(&mut self, count: usize, out: &mut Effects) {
+        for _ in 0..count {
+            let Some((call, result)) = self.groups.answers.pop_front() else { return };
+            self.answer(call, result, out);
         }
     }
 
@@ -320,10 +341,11 @@ impl Shard {
         }
         for index in self.groups.take_touched(now) {
             self.group_load(now, index);
-            self.group_tick(now, index, out);
+            self.group_tick(now, index);
             self.group_append(now, index, out);
             self.groups.reschedule(index);
         }
+        self.groups_answer(self.groups.answers_max, out);
     }
 
     /// Coordinators follow the logs of the offsets topic.
@@ -448,7 +470,6 @@ impl Shard {
         match outcome {
             Ok(()) => {
                 self.groups.touched.insert(index);
-                self.groups.goes_on = Some(now.mono);
             }
             Err(cause) => {
                 coordinator.failed = true;
@@ -458,7 +479,7 @@ impl Shard {
         }
     }
 
-    fn group_tick(&mut self, now: Now, index: i32, out: &mut Effects) {
+    fn group_tick(&mut self, now: Now, index: i32) {
         let is_due = |found: &Coordinator| found.runtime.deadline().is_some_and(|due| due <= now.mono);
         if !self.groups.coordinators.get(&index).is_some_and(|found| !found.failed && is_due(found)) {
             return;
@@ -467,7 +488,7 @@ impl Shard {
         let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
         let mut replies = Vec::new();
         coordinator.runtime.tick(now, &topics, &mut replies);
-        self.groups_reply(replies, out);
+        self.groups_reply(replies);
     }
 
     fn group_append(&mut self, now: Now, index: i32, out: &mut Effects) {
@@ -519,7 +540,7 @@ impl Shard {
     }
 
     /// What is flushed is committed: a cluster of one has nobody else to ask.
-    pub(crate) fn groups_flushed(&mut self, log: LogId, end: Offset, out: &mut Effects) {
+    pub(crate) fn groups_flushed(&mut self, log: LogId, end: Offset) {
         let Some((partition, _)) = self.logs.by_id(log) else { return };
         if self.groups.topic != Some(partition.topic) {
             return;
@@ -529,7 +550,7 @@ impl Shard {
         let mut replies = Vec::new();
         let epoch = coordinator.runtime.epoch();
         coordinator.runtime.committed(epoch, end, &mut replies);
-        self.groups_reply(replies, out);
+        self.groups_reply(replies);
     }
 
     /// The directory failed: nobody will ever be told that what he wrote is durable.
@@ -547,6 +568,7 @@ impl Shard {
         for waiter in parked {
             self.group_fail(waiter, ErrorCode::NotCoordinator, out);
         }
+        self.groups_answer(usize::MAX, out);
     }
 }
 
@@ -752,6 +774,8 @@ fn group_config(properties: &BrokerConfig, limits: &Limits) -> GroupConfig {
             groups_max: limits.groups_max,
             members_max: limits.group_members_max,
             offsets_max: limits.group_offsets_max,
+            state_bytes_max: limits.group_state_bytes_max,
+            expired_max: limits.group_expired_max,
             // A generation is one batch, which must have room in memory more than once.
             group_bytes_max: share(4).min(16 << 20),
             member_bytes_max: share(8).min(1 << 20),

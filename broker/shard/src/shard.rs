@@ -511,7 +511,7 @@ impl Shard {
         let mut acked = Vec::new();
         self.flush_waits.reached(log, end, &mut acked);
         self.produced(&acked, ErrorCode::None, out);
-        self.groups_flushed(log, end, out);
+        self.groups_flushed(log, end);
     }
 
     /// Moves a log's high watermark.
@@ -682,6 +682,7 @@ impl Shard {
         let quiet = self.jobs.len() == 0
             && self.serves.len() == 0
             && self.control.as_ref().is_none_or(Control::quiet)
+            && self.groups.quiet()
             && self.sessions.all_sent();
         if !quiet && now.mono < until {
             return;

@@ -80,6 +80,14 @@ pub struct Limits {
     pub group_members_max: u32,
     /// Committed offsets of one group.
     pub group_offsets_max: u32,
+    /// About what the groups of one shard may take in memory, besides the accounts (twice as much where ids fall unevenly): members, what they
+    /// say and have, and offsets with their metadata. Beyond it nothing is taken in that makes it more.
+    pub group_state_bytes_max: u64,
+    /// Answers of coordinators that leave in one turn; the rest leave in the next ones. A generation of a thousand members would take the core
+    /// for 20 ms.
+    pub group_answers_max: u32,
+    /// Groups whose time is up that one coordinator looks after in one turn.
+    pub group_expired_max: u32,
     /// Groups with configs of their own: every change of the image copies a pointer for each.
     pub group_configs_max: u32,
     /// Decisions of one coordinator that wait for room in the log; past it requests are told to come again.
@@ -161,6 +169,9 @@ impl Limits {
             groups_max: 100_000,
             group_members_max: 10_000,
             group_offsets_max: 1_000_000,
+            group_state_bytes_max: part(10),
+            group_answers_max: 64,
+            group_expired_max: 64,
             group_configs_max: 10_000,
             coordinator_backlog_max: 10_000,
             topics_max: 100_000,
@@ -223,6 +234,9 @@ impl Limits {
             groups_max: 16,
             group_members_max: 16,
             group_offsets_max: 64,
+            group_state_bytes_max: 1 << 20,
+            group_answers_max: 2,
+            group_expired_max: 2,
             group_configs_max: 4,
             coordinator_backlog_max: 16,
             topics_max: 64,

@@ -61,9 +61,11 @@ impl ClassicGroup {
     fn has_room(&self, turn: &Turn, ask: &JoinGroupRequest, protocols: &Protocols) -> bool {
         let limits = &turn.config.limits;
         let member = self.members.get(ask.member_id);
-        let others = self.protocol_bytes - member.map_or(0, |member| protocol_bytes(&member.protocols));
-        let bytes = protocol_bytes(protocols);
-        let bounded = bytes <= limits.member_bytes_max as usize
+        let before = member.map_or(0, |member| protocol_bytes(&member.protocols));
+        let (others, bytes) = (self.protocol_bytes - before, protocol_bytes(protocols));
+        let grows = member.is_none() || bytes > before;
+        let bounded = !(turn.full && grows)
+            && bytes <= limits.member_bytes_max as usize
             && others + bytes <= limits.group_bytes_max as usize
             && (member.is_some() || self.members.len() + self.pending.len() < limits.members_max as usize);
         let max = turn.config.max_size as usize;

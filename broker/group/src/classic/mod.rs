@@ -29,11 +29,16 @@ use crate::{DescribedMember, GroupConfig, JoinReply, Joined, JoinedMember, Reply
 pub(crate) use join::uuid;
 use member::{Member, protocol_bytes};
 
+/// What a member takes besides its protocols and assignment: ids, names, places in maps.
+const MEMBER_BYTES: usize = 800;
+
 /// What one decision about one group needs and leaves behind.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Now,
     pub(crate) config: &'a GroupConfig,
     pub(crate) group: &'a Arc<str>,
+    /// The coordinator has no memory left for more than there is.
+    pub(crate) full: bool,
     pub(crate) out: &'a mut Decision<Record, Reply>,
 }
 
@@ -77,6 +82,8 @@ pub(crate) struct ClassicGroup {
     joining: usize,
     /// Of all members' protocols.
     protocol_bytes: usize,
+    /// Of the generation's assignments.
+    assigned_bytes: usize,
     /// No session of a member and no id that was handed out ends before; looked up again when it is over. A group of a thousand members
     /// is not gone through for each of their requests.
     soonest: Instant,
@@ -99,6 +106,7 @@ impl Default for ClassicGroup {
             known: BTreeMap::new(),
             joining: 0,
             protocol_bytes: 0,
+            assigned_bytes: 0,
             soonest: Instant(u64::MAX),
             sync_until: None,
         }
@@ -112,6 +120,7 @@ impl ClassicGroup {
         self.protocol = value.protocol.clone();
         self.leader = value.leader.clone();
         self.since = value.since;
+        self.assigned_bytes = value.members.iter().map(|member| member.assignment.len()).sum();
         let ids: BTreeSet<&Arc<str>> = value.members.iter().map(|member| &member.id).collect();
         let gone: Vec<Arc<str>> = self.members.keys().filter(|id| !ids.contains(id)).cloned().collect();
         gone.iter().for_each(|id| drop(self.take(id)));
@@ -247,6 +256,12 @@ impl ClassicGroup {
 
     pub(crate) fn member_count(&self) -> usize {
         self.members.len()
+    }
+
+    /// About what it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let members = self.members.len() + self.pending.len();
+        members * MEMBER_BYTES + self.protocol_bytes + self.assigned_bytes
     }
 
     /// -1 or 0 before the first.

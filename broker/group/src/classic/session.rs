@@ -10,6 +10,9 @@ use ringmain_wire::{HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest};
 use super::{ClassicGroup, Phase, Turn};
 use crate::{LeftMember, Reply};
 
+/// What each member may be assigned where memory is short: groups that are there go on.
+const FULL_ASSIGNMENT_BYTES: usize = 1024;
+
 impl ClassicGroup {
     pub(crate) fn sync(&mut self, turn: &mut Turn, waiter: Waiter, ask: &SyncGroupRequest) {
         if let Err(code) = self.check_sync(ask) {
@@ -56,7 +59,11 @@ impl ClassicGroup {
     /// The leader's word: whom it left out has nothing.
     fn assign(&mut self, turn: &mut Turn, ask: &SyncGroupRequest) {
         let bytes: usize = ask.assignments.iter().map(|assignment| assignment.assignment.len()).sum();
-        if bytes > turn.config.limits.group_bytes_max as usize {
+        let max = match turn.full {
+            true => self.members.len() * FULL_ASSIGNMENT_BYTES,
+            false => turn.config.limits.group_bytes_max as usize,
+        };
+        if bytes > max {
             self.fail_syncs(turn, ErrorCode::RecordListTooLarge);
             return self.rebalance(turn);
         }

@@ -210,7 +210,7 @@ impl ConsumerGroup {
         }
         let max = turn.config.consumer_max_size.min(turn.config.limits.members_max) as usize;
         if !self.members.contains_key(id) {
-            if self.members.len() >= max {
+            if turn.full || self.members.len() >= max {
                 return Err(ErrorCode::GroupMaxSizeReached);
             }
             self.write(turn, Record::Member { group: turn.group.clone(), member: id.clone(), value: Some(meta) });

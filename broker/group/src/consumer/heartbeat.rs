@@ -34,6 +34,10 @@ pub(crate) fn check(ask: &Ask, client: &Client, config: &crate::GroupConfig) -> 
     if blank(ask.group_id) {
         return invalid("GroupId can't be empty.");
     }
+    if ask.group_id.len() > config.limits.id_bytes_max as usize {
+        let text = format!("GroupId is longer than {} bytes.", config.limits.id_bytes_max);
+        return Err((ErrorCode::InvalidGroupId, text));
+    }
     if ask.instance_id.is_some_and(blank) {
         return invalid("InstanceId can't be empty.");
     }
@@ -119,6 +123,10 @@ impl ConsumerGroup {
         } else {
             self.check_epoch(&id, ask, owned.as_ref())?;
             let meta = self.meta(&id, ask, client);
+            if turn.full && self.members.get(&id).is_some_and(|member| meta.bytes() > member.meta.bytes()) {
+                let text = "This coordinator has no memory left for a larger subscription.".to_owned();
+                return Err((ErrorCode::GroupMaxSizeReached, text));
+            }
             self.update(turn, &id, meta)
         };
         let matched = self.refresh_regexes(turn, topics);
@@ -169,6 +177,10 @@ impl ConsumerGroup {
         let max = turn.config.consumer_max_size.min(turn.config.limits.members_max) as usize;
         match self.members.contains_key(id) {
             true => Ok(self.update(turn, id, meta)),
+            false if turn.full => {
+                let text = "This coordinator has no memory left for another member.".to_owned();
+                Err((ErrorCode::GroupMaxSizeReached, text))
+            }
             false if self.members.len() >= max => {
                 let text = format!("The consumer group has reached its maximum capacity of {max} members.");
                 Err((ErrorCode::GroupMaxSizeReached, text))

@@ -38,6 +38,13 @@ pub(crate) use heartbeat::check;
 pub(crate) const LEAVES: i32 = -1;
 pub(crate) const LEAVES_STATIC: i32 = -2;
 
+/// What a member takes besides what it says and has; a partition that it has, with its place among the owners, or is to have; and a
+/// topic of a list.
+const MEMBER_BYTES: usize = 1000;
+const OWNED_BYTES: usize = 100;
+const TARGET_BYTES: usize = 16;
+const TOPIC_BYTES: usize = 60;
+
 #[derive(Debug, Default)]
 pub(crate) struct ConsumerMember {
     pub(crate) meta: MemberMetadata,
@@ -64,6 +71,8 @@ pub(crate) struct ConsumerGroup {
     /// Who has each partition, or has not given it back.
     owners: BTreeMap<(TopicId, i32), Arc<str>>,
     subscriptions: Subscriptions,
+    /// About what members, targets and expressions take in memory.
+    bytes: usize,
 
     // Of this life.
     /// The version of the topics that `hash` was last compared with.
@@ -88,6 +97,7 @@ impl Default for ConsumerGroup {
             statics: BTreeMap::new(),
             owners: BTreeMap::new(),
             subscriptions: Subscriptions::default(),
+            bytes: 0,
             seen: None,
             regexes_seen: None,
             empty_since: None,
@@ -108,13 +118,15 @@ impl ConsumerGroup {
                 let found = self.members.entry(member.clone()).or_default();
                 self.subscriptions.take(&found.meta);
                 self.subscriptions.add(meta);
-                found.meta = meta.clone();
+                self.bytes += meta.bytes();
+                self.bytes -= std::mem::replace(&mut found.meta, meta.clone()).bytes();
             }
             Record::Member { member, value: None, .. } => {
                 self.disown(member);
                 let gone = self.members.remove(member);
                 if let Some(gone) = &gone {
                     self.subscriptions.take(&gone.meta);
+                    self.bytes -= gone.meta.bytes() + current_bytes(&gone.current);
                 }
                 if let Some(instance) = gone.and_then(|gone| gone.meta.instance)
                     && self.statics.get(&instance) == Some(member)
@@ -125,31 +137,40 @@ impl ConsumerGroup {
             Record::TargetEpoch { value, .. } => {
                 (self.assignment_epoch, self.assigned_at) = value.unwrap_or((0, WallMs(0)));
             }
-            Record::Target { member, value: Some(target), .. } => {
-                self.target.insert(member.clone(), target.clone());
+            Record::Target { member, value, .. } => {
+                self.bytes += value.as_ref().map_or(0, assignment_bytes);
+                let before = match value {
+                    Some(target) => self.target.insert(member.clone(), target.clone()),
+                    None => self.target.remove(member),
+                };
+                self.bytes -= before.as_ref().map_or(0, assignment_bytes);
             }
-            Record::Target { member, value: None, .. } => drop(self.target.remove(member)),
             Record::Current { member, value: None, .. } => {
                 self.disown(member);
                 if let Some(found) = self.members.get_mut(member) {
-                    found.current = CurrentAssignment::default();
+                    self.bytes -= current_bytes(&std::mem::take(&mut found.current));
                 }
             }
             // Compaction may have put the member's own record behind this one.
             Record::Current { member, value: Some(current), .. } => {
                 self.disown(member);
                 let found = self.members.entry(member.clone()).or_default();
-                found.current = current.clone();
+                self.bytes += current_bytes(current);
+                self.bytes -= current_bytes(&std::mem::replace(&mut found.current, current.clone()));
                 for (topic, partitions) in found.current.assigned.iter().chain(&found.current.pending_revocation) {
                     for index in partitions.keys() {
                         self.owners.insert((*topic, *index), member.clone());
                     }
                 }
             }
-            Record::Regex { regex, value: Some(resolved), .. } => {
-                self.regexes.insert(regex.clone(), resolved.clone());
+            Record::Regex { regex, value, .. } => {
+                self.bytes += value.as_ref().map_or(0, |resolved| resolved.topics.len() * TOPIC_BYTES);
+                let before = match value {
+                    Some(resolved) => self.regexes.insert(regex.clone(), resolved.clone()),
+                    None => self.regexes.remove(regex),
+                };
+                self.bytes -= before.map_or(0, |resolved| resolved.topics.len() * TOPIC_BYTES);
             }
-            Record::Regex { regex, value: None, .. } => drop(self.regexes.remove(regex)),
             Record::GroupEpoch { value: None, .. } | Record::Offset { .. } | Record::Classic { .. } => {}
         }
     }
@@ -221,6 +242,11 @@ impl ConsumerGroup {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         debug_assert!(self.next_due().is_none_or(|due| self.soonest.is_some_and(|soonest| soonest <= due)));
         self.soonest.filter(|_| !self.members.is_empty())
+    }
+
+    /// About what it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.members.len() * MEMBER_BYTES + self.bytes
     }
 
     pub(crate) fn is_subscribed(&self, topic: &str) -> bool {
@@ -326,4 +352,13 @@ impl ConsumerGroup {
         };
         self.members.iter().map(member).collect()
     }
+}
+
+fn current_bytes(current: &CurrentAssignment) -> usize {
+    let owned = current.assigned.values().chain(current.pending_revocation.values());
+    owned.map(|partitions| TOPIC_BYTES + partitions.len() * OWNED_BYTES).sum()
+}
+
+fn assignment_bytes(assignment: &Assignment) -> usize {
+    assignment.values().map(|partitions| TOPIC_BYTES + partitions.len() * TARGET_BYTES).sum()
 }

@@ -12,6 +12,7 @@ mod damage;
 mod environment;
 mod frames;
 mod full;
+mod groups;
 mod lives;
 mod mounts;
 mod neighbour;
@@ -92,6 +93,7 @@ fn run(options: &Options) -> Result<bool, String> {
         batches::CASES,
         admin::CASES,
         crowd::CASES,
+        groups::CASES,
         environment::CASES,
         full::CASES,
         lives::CASES,
