@@ -229,6 +229,7 @@ fn old(world: &mut World) -> Outcome {
     let group = "old";
     let (code, member, first) = Join { group, ..Join::default() }.ask(&mut c)?;
     eq("join", code, ErrorCode::None)?;
+    eq("sync", sync(&mut c, group, (&member, None), first)?, ErrorCode::None)?;
     // A leader that joins again asks for another generation.
     let (code, member, second) = Join { group, member: &member, ..Join::default() }.ask(&mut c)?;
     eq("join again", (code, second), (ErrorCode::None, first + 1))?;
