@@ -1,5 +1,7 @@
 //! The broker's process: started, killed, measured.
 
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -104,6 +106,19 @@ impl Broker {
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         kib.map(|kib| kib << 10).ok_or_else(|| format!("no VmRSS in {status}"))
+    }
+
+    /// What `/metrics` says.
+    pub fn metrics(&self) -> Result<String, String> {
+        let asked = || -> io::Result<String> {
+            let mut stream = TcpStream::connect(&self.admin)?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: ringmain\r\nConnection: close\r\n\r\n")?;
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply)?;
+            Ok(reply)
+        };
+        asked().map_err(|e| format!("/metrics: {e}"))
     }
 
     fn proc(&self, name: &str) -> Result<String, String> {

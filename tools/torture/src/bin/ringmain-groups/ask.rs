@@ -44,13 +44,16 @@ pub fn find_coordinator(address: &str, group: &str) -> Result<(), String> {
     }
 }
 
-/// Partition, offset and metadata of everything that is asked for, by group. Waits while coordinators load.
+/// Partition, offset and metadata of each that was asked for.
+pub type Committed = Vec<(i32, i64, String)>;
+
+/// What is committed, by group. Waits while coordinators load.
 pub fn committed(
     connection: &mut Connection,
     groups: &[&str],
     topic: &str,
     partitions: i32,
-) -> Result<Vec<Vec<(i32, i64, String)>>, String> {
+) -> Result<Vec<Committed>, String> {
     let began = Instant::now();
     let one = |group_id| {
         let topic = OffsetFetchRequestTopics {

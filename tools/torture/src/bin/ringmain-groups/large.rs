@@ -109,6 +109,9 @@ fn drive(
         broker.cpu()?.saturating_sub(cpu).as_millis() / took.len().max(1) as u128
     );
     println!("  heartbeats: {}", told(&swarm.stats.beats));
+    for line in broker.metrics()?.lines().filter(|line| line.starts_with("ringmain_turn")) {
+        println!("  {line}");
+    }
     Ok(swarm.verdict())
 }
 
@@ -141,7 +144,7 @@ impl Prober<'_> {
         while !self.stop.load(Ordering::Relaxed) {
             let phase = self.phase.load(Ordering::Relaxed);
             let began = Instant::now();
-            let answered = if asks % 2 == 0 {
+            let answered = if asks.is_multiple_of(2) {
                 connection.call(&METADATA, 9, &metadata).map(|_| ())
             } else {
                 connection.call(&HEARTBEAT, 4, &beat).and_then(|frame| {

@@ -432,7 +432,8 @@ fn keyless(world: &mut World) -> Outcome {
 
 fn million(world: &mut World) -> Outcome {
     const COUNT: usize = 1_000_000;
-    const WINDOW: usize = 100;
+    /// Commits of one connection wait for each other, those of many share a flush.
+    const CONNECTIONS: usize = 250;
     /// Groups that are let in take a KiB or so; what is let in is bounded, whatever was asked for.
     const GREW_MAX: u64 = 900 << 20;
     world.renew();
@@ -440,13 +441,14 @@ fn million(world: &mut World) -> Outcome {
     eq("before", commit(&mut c, "before", OUTSIDE, &[(TOPIC, 0, 7, "")])?, vec![ErrorCode::None])?;
     let before = world.broker()?.resident()?;
     let (mut taken, mut refused) = (0, 0);
-    for first in (0..COUNT).step_by(WINDOW) {
-        for number in first..first + WINDOW {
-            let group = format!("million-{number}");
-            c.send(&OFFSET_COMMIT, 9, &commit_request(&group, OUTSIDE, &[(TOPIC, 0, 1, "")]))?;
+    let mut crowd = (0..CONNECTIONS).map(|_| world.connect()).collect::<Result<Vec<Connection>, Stop>>()?;
+    for first in (0..COUNT).step_by(CONNECTIONS) {
+        for (at, one) in crowd.iter_mut().enumerate() {
+            let group = format!("million-{}", first + at);
+            one.send(&OFFSET_COMMIT, 9, &commit_request(&group, OUTSIDE, &[(TOPIC, 0, 1, "")]))?;
         }
-        for _ in 0..WINDOW {
-            match committed(&mut c)?[..] {
+        for one in &mut crowd {
+            match committed(one)?[..] {
                 [ErrorCode::None] => taken += 1,
                 [ErrorCode::GroupMaxSizeReached] => refused += 1,
                 ref codes => return fail(format!("{codes:?} after {taken} groups")),
