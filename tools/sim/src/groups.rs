@@ -130,17 +130,20 @@ impl Modern {
         *until = (*until).max(sent_ns + session_ns);
     }
 
-    /// A member begins to use a partition that it was given.
+    /// A member begins to use a partition that it was given. Who hears of it only when its own session may be over has been put out, and
+    /// will be told: that somebody else has it by then is as it should be.
     pub fn taken(&mut self, member: u32, partition: i32, now_ns: u64) -> Result<(), Broken> {
-        let before = self.owners.insert(partition, member).filter(|before| *before != member);
         let alive = |member: &u32| self.alive_until_ns.get(member).copied().unwrap_or(0) > now_ns;
-        match before.filter(alive) {
+        let other = self.owners.get(&partition).copied().filter(|other| *other != member && alive(other));
+        match other {
+            None => drop(self.owners.insert(partition, member)),
+            Some(_) if !alive(&member) => {}
             Some(other) => {
                 let text = format!("partition {partition} is given to {member} while {other} has it");
-                Err(("one owner of a partition in an epoch", text))
+                return Err(("one owner of a partition in an epoch", text));
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     /// A member uses a partition no more.
@@ -207,6 +210,9 @@ mod tests {
         let mut group = Modern::default();
         group.beat(1, 100, 50);
         assert_eq!(group.taken(1, 0, 110), Ok(()));
+        assert_eq!(group.taken(2, 0, 149), Ok(()), "an answer that came too late: the first one keeps it");
+        assert!(group.lost(2, 0) && !group.lost(1, 0));
+        group.beat(2, 140, 50);
         assert!(group.taken(2, 0, 149).is_err());
         group.released(2, 0);
         assert_eq!(group.taken(1, 0, 120), Ok(()));

@@ -164,8 +164,12 @@ impl ConsumerGroup {
             let record = Record::Current { group: turn.group.clone(), member: id.clone(), value: Some(next) };
             self.write(turn, record);
         }
+        let mut epoch = 0;
+        if let Some(member) = self.members.get_mut(&id) {
+            epoch = member.current.epoch;
+            member.sync_until = Some(turn.now.mono.plus_ms(member.meta.rebalance_timeout_ms.max(1) as u64));
+        }
         self.touch(turn, &id);
-        let epoch = self.members.get(&id).map_or(0, |member| member.current.epoch);
         // Nobody leads: the broker assigns.
         Ok(Joined {
             member: id,
@@ -268,6 +272,9 @@ impl ConsumerGroup {
             return Err(ErrorCode::RebalanceInProgress);
         }
         self.touch(turn, ask.member_id);
+        if let Some(member) = self.members.get_mut(ask.member_id) {
+            member.sync_until = None;
+        }
         Ok((PROTOCOL_TYPE.into(), name, assignment))
     }
 

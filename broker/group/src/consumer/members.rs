@@ -42,7 +42,7 @@ impl ConsumerGroup {
         };
         self.write(turn, Record::Current { group: turn.group.clone(), member: id.clone(), value: Some(value) });
         if let Some(member) = self.members.get_mut(id) {
-            member.revoke_until = None;
+            (member.revoke_until, member.sync_until) = (None, None);
         }
     }
 
@@ -58,13 +58,13 @@ impl ConsumerGroup {
         self.write(turn, Record::Current { group: group.clone(), member: new.clone(), value: Some(current) });
     }
 
-    /// Those whose session ended, and those who did not give back in time.
+    /// Those whose session ended, and those who did not give back, or ask for what they were given, in time.
     pub(crate) fn expire(&mut self, turn: &mut Turn, topics: &dyn Topics) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= turn.now.mono);
         let lost: Vec<Arc<str>> = self
             .members
             .iter()
-            .filter(|(_, member)| due(member.until) || due(member.revoke_until))
+            .filter(|(_, member)| due(member.until) || due(member.revoke_until) || due(member.sync_until))
             .map(|(id, _)| id.clone())
             .collect();
         self.remove(turn, topics, &lost);
@@ -78,6 +78,8 @@ impl ConsumerGroup {
         let (session_ms, owes) = match &member.meta.classic {
             Some(classic) => (classic.session_timeout_ms, rejoins),
             None => {
+                // It changed over: who speaks this protocol asks for nothing.
+                member.sync_until = None;
                 let gives = member.current.state == MemberState::UnrevokedPartitions;
                 (turn.config.consumer_session_timeout_ms, gives)
             }
@@ -89,6 +91,7 @@ impl ConsumerGroup {
             let ms = member.meta.rebalance_timeout_ms.max(1) as u64;
             member.revoke_until = Some(turn.now.mono.plus_ms(ms));
         }
-        self.soonest = self.soonest.into_iter().chain(member.until).chain(member.revoke_until).min();
+        let due = [self.soonest, member.until, member.revoke_until, member.sync_until];
+        self.soonest = due.into_iter().flatten().min();
     }
 }

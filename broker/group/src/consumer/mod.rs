@@ -53,6 +53,8 @@ pub(crate) struct ConsumerMember {
     pub(crate) until: Option<Instant>,
     /// By when it must have given back what it was asked for.
     pub(crate) revoke_until: Option<Instant>,
+    /// By when a classic member that has joined must ask for what it was given: one that only beats would keep it from everybody.
+    pub(crate) sync_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -203,7 +205,7 @@ impl ConsumerGroup {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        self.members.values().flat_map(|member| [member.until, member.revoke_until]).flatten().min()
+        self.members.values().flat_map(|member| [member.until, member.revoke_until, member.sync_until]).flatten().min()
     }
 
     pub(crate) fn state(&self) -> State {

@@ -46,7 +46,7 @@ enum State {
 enum Asked {
     Find,
     Join { version: i16, floor: i32 },
-    Sync,
+    Sync { sent_ns: u64 },
     Beat { sent_ns: u64 },
     Commit { generation: i32, floor: i32 },
     Leave,
@@ -185,7 +185,7 @@ impl Member {
             assignments: assignments.collect(),
             ..Default::default()
         };
-        self.line.ask_waiting(context, &SYNC_GROUP, 5, &body, (Asked::Sync, WAITS));
+        self.line.ask_waiting(context, &SYNC_GROUP, 5, &body, (Asked::Sync { sent_ns: context.now_ns }, WAITS));
     }
 
     fn beat(&mut self, context: &mut Context<'_>) {
@@ -297,7 +297,7 @@ impl Member {
                 }
             }
             Asked::Join { version, floor } => self.joined(context, version, floor, frame),
-            Asked::Sync => self.synced(context, frame),
+            Asked::Sync { sent_ns } => self.synced(context, sent_ns, frame),
             Asked::Beat { sent_ns } => {
                 let Some(body) = reply::<HeartbeatResponse>(context, &HEARTBEAT, 4, frame) else { return };
                 if let Some(me) = self.mixed.filter(|_| body.error_code == ErrorCode::None) {
@@ -349,7 +349,7 @@ impl Member {
         self.state = State::Sync(leads);
     }
 
-    fn synced(&mut self, context: &mut Context<'_>, frame: &[u8]) {
+    fn synced(&mut self, context: &mut Context<'_>, sent_ns: u64, frame: &[u8]) {
         let Some(body) = reply::<SyncGroupResponse<'_>>(context, &SYNC_GROUP, 5, frame) else { return };
         match body.error_code {
             ErrorCode::None => {}
@@ -367,6 +367,7 @@ impl Member {
                 self.check(context, result);
             }
             Some(me) => {
+                context.ledger.modern[self.at].beat(me, sent_ns, SESSION_MS as u64 * 1_000_000);
                 for index in &mine {
                     let result = context.ledger.modern[self.at].taken(me, *index, context.now_ns);
                     self.check(context, result);
@@ -479,7 +480,7 @@ impl Client for Member {
         for asked in self.line.closed(context, link).unwrap_or_default() {
             match asked {
                 // Whether it is a member, and of which generation, is not known.
-                Asked::Join { .. } | Asked::Sync => self.state = State::Join,
+                Asked::Join { .. } | Asked::Sync { .. } => self.state = State::Join,
                 Asked::Leave => self.out(context, true),
                 Asked::Find | Asked::Beat { .. } | Asked::Commit { .. } => {}
             }
