@@ -19,7 +19,7 @@ pub trait Topics {
     fn by_id(&self, id: TopicId) -> Option<(Arc<str>, u32)>;
     /// Rises with every change of any topic.
     fn version(&self) -> i64;
-    /// All names that a pattern may match, in order; internal topics are left out.
+    /// All names that a pattern may match, in order; internal topics too, as on Kafka: leaving them out is the client's to do.
     fn names(&self) -> Box<dyn Iterator<Item = Arc<str>> + '_>;
     /// `None` for a group without configs of its own.
     fn overrides(&self, _group: &str) -> Option<GroupOverrides> {

@@ -53,8 +53,7 @@ impl Topics for ImageTopics {
         self.image.next.0
     }
     fn names(&self) -> Box<dyn Iterator<Item = Arc<str>> + '_> {
-        let clients = self.image.topics.values().filter(|topic| !topic.internal);
-        let mut names: Vec<Arc<str>> = clients.map(|topic| topic.name.clone()).collect();
+        let mut names: Vec<Arc<str>> = self.image.topics.values().map(|topic| topic.name.clone()).collect();
         names.sort_unstable();
         Box::new(names.into_iter())
     }

@@ -353,6 +353,30 @@ fn a_consumer_group_over_two_shards() {
 }
 
 #[test]
+fn a_pattern_matches_internal_topics_too() {
+    let (mut world, [first, _], orders) = world();
+    assert_eq!(find(&mut world, first, "all"), ErrorCode::None);
+    let asked = wire::ConsumerGroupHeartbeatRequest {
+        group_id: "all",
+        member_id: "one",
+        rebalance_timeout_ms: 5_000,
+        subscribed_topic_regex: Some("orders|__consumer_offsets|orders-"),
+        topic_partitions: Some(Default::default()),
+        ..Default::default()
+    };
+    let frame = world.ask(first, &wire::CONSUMER_GROUP_HEARTBEAT, 1, &asked);
+    let reply: wire::ConsumerGroupHeartbeatResponse<'_> = decoded(&wire::CONSUMER_GROUP_HEARTBEAT, 1, &frame);
+    let assigned = reply.assignment.map(|assignment| assignment.topic_partitions);
+    let counts = assigned
+        .iter()
+        .flat_map(|topics| topics.iter())
+        .map(|topic| (topic.topic_id == orders, topic.partitions.len()));
+    let mut counts: Vec<(bool, usize)> = counts.collect();
+    counts.sort_unstable();
+    assert_eq!((reply.error_code, counts), (ErrorCode::None, vec![(false, 5), (true, 3)]));
+}
+
+#[test]
 fn a_stop_lets_waiting_members_go() {
     let mut world = World::with(2, limits(), &[("offsets.topic.num.partitions", "5")]);
     let [first, second] = [world.connect(0), world.connect(1)];
