@@ -477,7 +477,10 @@ impl Client for Member {
     }
 
     fn closed(&mut self, context: &mut Context<'_>, link: Link) {
-        for asked in self.line.closed(context, link).unwrap_or_default() {
+        let Some(unanswered) = self.line.closed(context, link) else { return };
+        // A broker that starts anew can't know who never synced, as on Kafka: no client may be as stubborn over a restart.
+        (self.stubborn, self.deaf_until_ns) = (false, 0);
+        for asked in unanswered {
             match asked {
                 // Whether it is a member, and of which generation, is not known.
                 Asked::Join { .. } | Asked::Sync { .. } => self.state = State::Join,
