@@ -75,8 +75,13 @@ pub struct Stats {
     pub forgotten: u64,
 }
 
+/// So many members at most.
+const NUMBERS: usize = 1 << 20;
+
 pub struct Member {
     pub number: usize,
+    /// Differs in each of its memberships: who vanished and comes again is somebody else to the broker.
+    identity: usize,
     pub group: usize,
     protocol: Protocol,
     connection: Option<Connection>,
@@ -104,6 +109,7 @@ impl Member {
         let now = Instant::now();
         Member {
             number,
+            identity: number,
             group,
             protocol,
             connection: None,
@@ -122,6 +128,16 @@ impl Member {
         }
     }
 
+    /// Whether it is the one that the book calls so.
+    pub fn is(&self, identity: usize) -> bool {
+        self.identity == identity
+    }
+
+    /// Of whoever the book calls so.
+    pub fn number_of(identity: usize) -> usize {
+        identity % NUMBERS
+    }
+
     pub fn is_out(&self) -> bool {
         self.stage == Stage::Out
     }
@@ -138,6 +154,7 @@ impl Member {
     /// Begins a membership.
     pub fn enter(&mut self, connection: Connection, book: &mut Book) {
         let now = Instant::now();
+        self.identity += NUMBERS;
         (self.connection, self.ask) = (Some(connection), None);
         (self.generation, self.called, self.parted) = (0, false, false);
         (self.beat_due, self.commit_due, self.pause) = (now, now, now);
@@ -230,7 +247,7 @@ impl Member {
             }
             for partition in std::mem::take(&mut self.gives) {
                 self.owned.remove(&partition);
-                book.release(self.number, partition);
+                book.release(self.identity, partition);
             }
             self.beat_due = now;
         }
@@ -291,7 +308,7 @@ impl Member {
     fn lose_all(&mut self, book: &mut Book) {
         self.gives.clear();
         for partition in std::mem::take(&mut self.owned).into_keys() {
-            book.release(self.number, partition);
+            book.release(self.identity, partition);
         }
     }
 
@@ -538,7 +555,7 @@ impl Member {
         }
         stats.joins += 1;
         self.known = false;
-        book.beat(self.number, sent);
+        book.beat(self.identity, sent);
         (self.id, self.generation) = (reply.member_id.into(), reply.generation_id);
         let mut assignments = Vec::new();
         if reply.leader == reply.member_id && !reply.skip_assignment {
@@ -568,7 +585,7 @@ impl Member {
             self.refused(now, ("SyncGroup", reply.error_code), book, stats);
             return Ok(());
         }
-        book.beat(self.number, sent);
+        book.beat(self.identity, sent);
         let assigned: Vec<i32> = if reply.assignment.is_empty() {
             Vec::new()
         } else {
@@ -580,9 +597,9 @@ impl Member {
                 .map(|p| p.0)
                 .collect()
         };
-        book.assigned(self.number, self.generation, &assigned);
+        book.assigned(self.identity, self.generation, &assigned);
         for partition in assigned {
-            book.take(self.number, partition, now);
+            book.take(self.identity, partition, now);
             self.owned.insert(partition, Position::default());
         }
         book.changed = true;
@@ -602,7 +619,7 @@ impl Member {
         self.beat_due = now + book.plan.next_beat();
         stats.beats.saturating_record((now - sent).as_micros() as u64);
         if matches!(reply.error_code, ErrorCode::None | ErrorCode::RebalanceInProgress) {
-            book.beat(self.number, sent);
+            book.beat(self.identity, sent);
             self.known = false;
         }
         if reply.error_code != ErrorCode::None {
@@ -626,7 +643,7 @@ impl Member {
             return Ok(());
         }
         self.known = false;
-        book.beat(self.number, sent);
+        book.beat(self.identity, sent);
         if reply.member_epoch != self.generation {
             self.generation = reply.member_epoch;
             book.changed = true;
@@ -639,7 +656,7 @@ impl Member {
         self.gives = self.owned.keys().filter(|partition| !assigned.contains(partition)).copied().collect();
         let new: Vec<i32> = assigned.into_iter().filter(|partition| !self.owned.contains_key(partition)).collect();
         for partition in new {
-            book.take(self.number, partition, now);
+            book.take(self.identity, partition, now);
             self.owned.insert(partition, Position::default());
         }
         Ok(())

@@ -210,8 +210,12 @@ impl Swarm {
                 return false;
             }
         }
-        let owned =
-            |partition| self.books[group].owner(partition).is_some_and(|number: usize| !self.members[number].is_out());
+        let owned = |partition| {
+            self.books[group].owner(partition).is_some_and(|identity| {
+                let member = &self.members[Member::number_of(identity)];
+                member.is(identity) && !member.is_out()
+            })
+        };
         generation.is_some() && (0..self.books[group].plan.partitions).all(owned)
     }
 
