@@ -76,6 +76,8 @@ pub struct Member {
     stubborn: bool,
     /// It vanished for good.
     gone: bool,
+    /// It synced on this connection: a heartbeat says something then. While a coordinator is loaded, each is accepted.
+    synced: bool,
     next_ns: u64,
     offset: i64,
 }
@@ -98,6 +100,7 @@ impl Member {
             deaf_until_ns: 0,
             stubborn: false,
             gone: false,
+            synced: false,
             next_ns: 0,
             offset: 0,
         }
@@ -300,7 +303,7 @@ impl Member {
             Asked::Sync { sent_ns } => self.synced(context, sent_ns, frame),
             Asked::Beat { sent_ns } => {
                 let Some(body) = reply::<HeartbeatResponse>(context, &HEARTBEAT, 4, frame) else { return };
-                if let Some(me) = self.mixed.filter(|_| body.error_code == ErrorCode::None) {
+                if let Some(me) = self.mixed.filter(|_| self.synced && body.error_code == ErrorCode::None) {
                     context.ledger.modern[self.at].beat(me, sent_ns, SESSION_MS as u64 * 1_000_000);
                 }
                 // Accepted in any generation while the coordinator is loaded, as on Kafka.
@@ -355,6 +358,7 @@ impl Member {
             ErrorCode::None => {}
             code => return self.refused(context, "SyncGroup", code),
         }
+        self.synced = true;
         // A leader that was told nothing of its own generation's assignment left everybody without.
         let said: Option<ConsumerProtocolAssignment<'_>> = decode_embedded(body.assignment).ok();
         let topics = said.iter().flat_map(|said| said.assigned_partitions.iter());
@@ -479,7 +483,7 @@ impl Client for Member {
     fn closed(&mut self, context: &mut Context<'_>, link: Link) {
         let Some(unanswered) = self.line.closed(context, link) else { return };
         // A broker that starts anew can't know who never synced, as on Kafka: no client may be as stubborn over a restart.
-        (self.stubborn, self.deaf_until_ns) = (false, 0);
+        (self.stubborn, self.deaf_until_ns, self.synced) = (false, 0, false);
         for asked in unanswered {
             match asked {
                 // Whether it is a member, and of which generation, is not known.
