@@ -337,8 +337,8 @@ mod tests {
             entries: 1,
         };
         let mut group = header.encode().to_vec();
+        let crc = crc32c::crc32c_append(GroupHeader::crc(&group), &entry);
         group.extend(entry);
-        let crc = crc32c::crc32c(&group);
         group.extend(crc.to_le_bytes());
         group.resize(bytes.next_multiple_of(BLOCK), 0);
         group

@@ -6,12 +6,14 @@
 //! Space is used again only when a group that names a younger `horizon` is flushed: whatever a torn write destroys then is
 //! something that the newest intact group does not need.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
 use ringmain_disk::FileId;
 use ringmain_types::{Partition, ShardId};
 
-pub(crate) const FORMAT: u16 = 1;
+/// 2: a group's CRC depends on its header. In 1 it did not, and nobody was given that one.
+pub(crate) const FORMAT: u16 = 2;
 const SUPER_MAGIC: [u8; 8] = *b"RMJRNL01";
 const GROUP_MAGIC: [u8; 8] = *b"RMGROUP1";
 pub(crate) const SUPER_BYTES: usize = 48;
@@ -60,8 +62,10 @@ impl Super {
         if bytes.len() < SUPER_BYTES || bytes[..8] != SUPER_MAGIC {
             return Err("not a journal");
         }
-        if u16::from_le_bytes(field(bytes, 8)) > FORMAT {
-            return Err(NEWER_FORMAT);
+        match u16::from_le_bytes(field(bytes, 8)).cmp(&FORMAT) {
+            Ordering::Greater => return Err(NEWER_FORMAT),
+            Ordering::Less => return Err("a journal of an older format, from before the first release"),
+            Ordering::Equal => {}
         }
         if u32::from_le_bytes(field(bytes, 40)) != crc32c::crc32c(&bytes[..40]) {
             return Err("the journal's first block does not check");
@@ -109,9 +113,15 @@ impl GroupHeader {
         out[40..48].copy_from_slice(&self.horizon.to_le_bytes());
         out[48..52].copy_from_slice(&self.bytes.to_le_bytes());
         out[52..56].copy_from_slice(&self.entries.to_le_bytes());
-        let crc = crc32c::crc32c(&out[..68]);
+        let crc = GroupHeader::crc(&out);
         out[68..72].copy_from_slice(&crc.to_le_bytes());
         out
+    }
+
+    /// Of an encoded header, its own CRC left out. The group's goes on from here: over a header that ends in its own CRC it would be the
+    /// same for every header, and what an older group left behind a new header would check.
+    pub fn crc(header: &[u8]) -> u32 {
+        crc32c::crc32c(&header[..68])
     }
 
     /// `None` for anything that is not a header of the journal with this nonce.
@@ -122,7 +132,7 @@ impl GroupHeader {
         if u16::from_le_bytes(field(bytes, 8)) != FORMAT {
             return None;
         }
-        if u32::from_le_bytes(field(bytes, 68)) != crc32c::crc32c(&bytes[..68]) {
+        if u32::from_le_bytes(field(bytes, 68)) != GroupHeader::crc(bytes) {
             return None;
         }
         let header = GroupHeader {
@@ -144,7 +154,8 @@ impl GroupHeader {
 pub(crate) fn checked_entries(group: &[u8]) -> Option<&[u8]> {
     let at = group.len().checked_sub(TRAILER_BYTES)?;
     let want = u32::from_le_bytes(field(group, at));
-    (at >= HEADER_BYTES && crc32c::crc32c(&group[..at]) == want).then(|| &group[HEADER_BYTES..at])
+    let entries = group.get(HEADER_BYTES..at)?;
+    (crc32c::crc32c_append(GroupHeader::crc(group), entries) == want).then_some(entries)
 }
 
 /// Who needs a group: its state begins there.

@@ -47,18 +47,21 @@ impl Said {
     /// even when memory is short, for it is what frees memory: then its bytes come from outside. One is in flight, so this is bounded.
     pub fn group(&self, header: &GroupHeader, padded: usize, pool: &mut Pool) -> Vec<Buf> {
         let head = header.encode();
-        let slices = || [&head[..]].into_iter().chain(self.slices()).filter(|slice| !slice.is_empty());
-        let Ok(blocks) = Blocks::take(pool, padded) else {
-            let mut bytes = slices().fold(Vec::with_capacity(padded), |mut bytes, slice| {
+        let seed = GroupHeader::crc(&head);
+        let slices = || self.slices().filter(|slice| !slice.is_empty());
+        let Ok(mut blocks) = Blocks::take(pool, padded) else {
+            let mut bytes = Vec::with_capacity(padded);
+            bytes.extend(head);
+            let crc = slices().fold(seed, |crc, slice| {
                 bytes.extend_from_slice(slice);
-                bytes
+                crc32c::crc32c_append(crc, slice)
             });
-            bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+            bytes.extend(crc.to_le_bytes());
             bytes.resize(padded, 0);
             return vec![Buf::copy_of(&bytes)];
         };
-        let mut blocks = blocks;
-        let crc = slices().fold(0, |crc, slice| blocks.put(slice, crc));
+        blocks.put(&head, 0);
+        let crc = slices().fold(seed, |crc, slice| blocks.put(slice, crc));
         blocks.put(&crc.to_le_bytes(), 0);
         let told = head.len() + self.len() + TRAILER_BYTES;
         blocks.finish(padded - told)
@@ -144,6 +147,23 @@ mod tests {
         assert_eq!(GroupHeader::decode(&whole, 1), Some(header));
         assert!(whole[bytes..].iter().all(|byte| *byte == 0));
         checked_entries(&whole[..bytes]).expect("the CRC agrees").to_vec()
+    }
+
+    #[test]
+    fn what_an_older_group_left_does_not_check_behind_a_new_header() {
+        let said = said(1, 200);
+        let bytes = HEADER_BYTES + said.len() + TRAILER_BYTES;
+        for mut pool in [Pool::new(ShardId(0), &Limits::production(1 << 30)), Pool::new(ShardId(0), &Limits::tiny())] {
+            let mut groups = [14, 81].map(|sequence| {
+                let (life, flushed, bytes) = (1, sequence - 1, bytes as u32);
+                let header = GroupHeader { nonce: 1, life, sequence, flushed, horizon: 1, bytes, entries: 3 };
+                said.group(&header, bytes.next_multiple_of(4096) as usize, &mut pool).concat()
+            });
+            assert!(groups.iter().all(|group| checked_entries(&group[..bytes]).is_some()));
+            let (older, newer) = groups.split_at_mut(1);
+            newer[0][HEADER_BYTES..].copy_from_slice(&older[0][HEADER_BYTES..]);
+            assert_eq!(checked_entries(&newer[0][..bytes]), None);
+        }
     }
 
     #[test]
