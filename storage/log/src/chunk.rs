@@ -42,6 +42,10 @@ impl Chunk {
     pub fn spare(&self) -> usize {
         self.data.spare()
     }
+    /// What it holds of the memory account.
+    pub fn block_bytes(&self) -> usize {
+        self.data.block_bytes()
+    }
 
     /// Appends a batch and lets `stamp` change it before it is frozen. There must be room.
     pub fn push(&mut self, batch: &[u8], stamp: impl FnOnce(&mut [u8])) {

@@ -33,6 +33,7 @@ mod scan;
 mod segment;
 pub mod snapshot;
 mod spares;
+mod squeeze;
 mod store;
 
 use std::collections::BTreeSet;

@@ -54,6 +54,8 @@ pub struct Store {
     pub(crate) dirty: BTreeSet<u32>,
     /// Where the next group begins to look.
     pub(crate) commit_from: u32,
+    /// The log whose tail was looked at last for memory to give back.
+    pub(crate) squeeze_from: usize,
     /// Logs whose files are to be looked after: made, extended, sealed.
     pub(crate) settle: BTreeSet<u32>,
     /// As `settle`, from the next turn on: for want of memory.
@@ -120,6 +122,7 @@ impl Store {
             free: Vec::new(),
             dirty: BTreeSet::new(),
             commit_from: 0,
+            squeeze_from: 0,
             settle: BTreeSet::new(),
             settle_later: BTreeSet::new(),
             to_close: BTreeSet::new(),
@@ -251,9 +254,17 @@ impl Store {
             return Err(AppendError::Memory(Refused { account: Account::Tail, wanted: batches.bytes.len(), left: 0 }));
         }
         let mut shared = Shared { now, pool, block, chunk_bytes_max, segment_bytes_max };
-        let appended = log.append(&mut shared, batches, &how);
+        let mut appended = log.append(&mut shared, batches, &how);
         if matches!(appended, Err(AppendError::Memory(_))) {
-            log.refuse(batches, &how);
+            let again = self.squeeze(pool);
+            let Some(log) = self.log_mut(id) else { return Err(AppendError::Removed) };
+            if again {
+                let mut shared = Shared { now, pool, block, chunk_bytes_max, segment_bytes_max };
+                appended = log.append(&mut shared, batches, &how);
+            }
+            if matches!(appended, Err(AppendError::Memory(_))) {
+                log.refuse(batches, &how);
+            }
         }
         self.dirty.insert(slot);
         self.settle.insert(slot);
