@@ -119,12 +119,16 @@ fn newer(world: &mut World) -> Outcome {
     // The journal's superblock has its format behind the magic, under a CRC.
     let path = dir.join("journal-1/0.journal");
     let bytes = fs::read(&path)?;
-    let mut newer = bytes[..48].to_vec();
-    newer[8] = 2;
-    let crc = crc32c::crc32c(&newer[..40]).to_le_bytes();
-    newer[40..44].copy_from_slice(&crc);
-    fs::write(&path, [&newer, &bytes[48..]].concat())?;
-    world.launch(&dir).refused(&[&path.display().to_string(), "newer format", "newer ringmain"])?;
+    for (format, says) in
+        [(bytes[8] + 1, ["newer format", "newer ringmain"]), (bytes[8] - 1, ["older format", "first release"])]
+    {
+        let mut other = bytes[..48].to_vec();
+        other[8] = format;
+        let crc = crc32c::crc32c(&other[..40]).to_le_bytes();
+        other[40..44].copy_from_slice(&crc);
+        fs::write(&path, [&other, &bytes[48..]].concat())?;
+        world.launch(&dir).refused(&[&path.display().to_string(), says[0], says[1]])?;
+    }
     fs::write(&path, bytes)?;
     world.launch(&dir).serve()?.stop()
 }
