@@ -278,7 +278,8 @@ impl Journal {
         }
         self.head = at + bytes;
         if self.head == self.ring_bytes {
-            self.head = 0;
+            // Full to its end: what the round before left there is no more between the oldest group and the head.
+            (self.head, self.skipped) = (0, 0);
         }
         sequence
     }
@@ -344,6 +345,26 @@ mod tests {
             torn[at] ^= 1;
             assert_eq!(GroupHeader::decode(&torn, 7), None, "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_round_that_ends_with_the_ring_skips_nothing() {
+        let mut ring = journal(10);
+        for blocks in [4, 4] {
+            let at = ring.place(blocks * 512).unwrap();
+            ring.push(at, blocks * 512);
+        }
+        ring.trim(2);
+        assert_eq!(ring.place(3 * 512), Some(0), "two blocks are skipped");
+        ring.push(0, 3 * 512);
+        assert_eq!((ring.used(), ring.kept_bytes()), (9 * 512, 7 * 512));
+        ring.trim(3);
+        for blocks in [6, 1] {
+            let at = ring.place(blocks * 512).unwrap();
+            ring.push(at, blocks * 512);
+            ring.trim(ring.sequence_next - 1);
+        }
+        assert_eq!((ring.head, ring.used(), ring.kept_bytes(), ring.needed_bytes()), (0, 512, 512, 0));
     }
 
     #[test]
