@@ -18,6 +18,10 @@ impl OpenSegment {
     fn squeeze(&mut self, pool: &mut Pool, block: u32) -> bool {
         let [chunk] = self.chunks.make_contiguous() else { return false };
         let (end, held) = (chunk.end(), chunk.block_bytes());
+        // Most often there is nothing to give, and its batches need not be gone through to know that.
+        if (end - self.written_to.min(end)) as usize * 2 > held {
+            return false;
+        }
         let mut first = chunk.first();
         while first + HEADER_BYTES as u32 <= self.written_to.min(end) {
             let Ok(header) = BatchHeader::parse(&chunk.slice(first, first + HEADER_BYTES as u32)) else { return false };
