@@ -23,8 +23,6 @@ pub struct Limits {
     pub spare_quiet_ms: u64,
     /// Size of a shard's journal ring; a multiple of `block_bytes`.
     pub journal_bytes: u64,
-    /// Groups in flight at once; also how far recovery looks past a hole.
-    pub journal_inflight_groups_max: u32,
     /// The largest single write to a segment.
     pub gather_bytes_max: u32,
     /// A tail below this lives in the journal only.
@@ -144,7 +142,6 @@ impl Limits {
             spare_fill_bytes: 64 << 20,
             spare_quiet_ms: 1000,
             journal_bytes: 64 << 20,
-            journal_inflight_groups_max: 1,
             gather_bytes_max: 256 << 10,
             trickle_bytes_max: 64 << 10,
             fresh_bytes_min: 512 << 10,
@@ -209,7 +206,6 @@ impl Limits {
             // Every log of a history, with all that a tail may hold inline, several times over: a ring that is full of states alone
             // can't move (storage/DESIGN.md, open).
             journal_bytes: 64 << 10,
-            journal_inflight_groups_max: 1,
             gather_bytes_max: 4 << 10,
             trickle_bytes_max: 1 << 10,
             fresh_bytes_min: 2 << 10,
@@ -282,7 +278,6 @@ impl Limits {
         assert!(u64::from(self.gather_bytes_max).is_multiple_of(block));
         assert!(self.trickle_bytes_max <= self.gather_bytes_max);
         assert!(self.trickle_bytes_max >= self.block_bytes && self.fresh_bytes_min >= self.trickle_bytes_max);
-        assert!(self.journal_inflight_groups_max >= 1);
         assert!(self.connection_unsent_bytes_max >= 4 * self.fetch_reply_bytes_max);
         assert!(self.requests_inflight_max > 0 && self.calls_inflight_max > 0);
     }
