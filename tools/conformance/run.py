@@ -12,7 +12,7 @@ import shutil
 import sys
 
 import harness
-import kcat_cases, kafka_cases, client_cases, window_cases, broker_cases, group_cases  # noqa: E401,F401 (they declare cases)
+import kcat_cases, kafka_cases, client_cases, window_cases, broker_cases, group_cases, compaction_cases  # noqa: E401,F401 (they declare cases)
 
 
 def main():

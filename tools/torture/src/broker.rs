@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use ringmain_wire::create_topics::CreatableTopic;
+use ringmain_wire::create_topics::{CreatableTopic, CreatableTopicConfig};
 use ringmain_wire::{CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, METADATA, MetadataRequest};
 
 use crate::connection::Connection;
@@ -148,8 +148,18 @@ pub fn new_directory(path: &Path) -> Result<(), String> {
 }
 
 pub fn create(address: &str, topic: &str, partitions: usize) -> Result<(), String> {
-    let topic =
-        CreatableTopic { name: topic, num_partitions: partitions as i32, replication_factor: 1, ..Default::default() };
+    create_with(address, topic, partitions, &[])
+}
+
+pub fn create_with(address: &str, topic: &str, partitions: usize, configs: &[(&str, &str)]) -> Result<(), String> {
+    let configs = configs.iter().map(|(name, value)| CreatableTopicConfig { name, value: Some(value) });
+    let topic = CreatableTopic {
+        name: topic,
+        num_partitions: partitions as i32,
+        replication_factor: 1,
+        configs: configs.collect(),
+        ..Default::default()
+    };
     let request = CreateTopicsRequest { topics: vec![topic].into(), timeout_ms: 10_000, ..Default::default() };
     let made = Connection::open(address).and_then(|mut c| c.call(&CREATE_TOPICS, 7, &request));
     let frame = made.map_err(|e| format!("CreateTopics: {e}"))?;

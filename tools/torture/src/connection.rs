@@ -62,8 +62,7 @@ impl Connection {
     /// Sends and returns the correlation id; several requests may be unanswered at once.
     pub fn send<'a, T: Field<'a>>(&mut self, spec: &ApiSpec, version: i16, body: &T) -> io::Result<i32> {
         self.correlation += 1;
-        let parts = encode_request(spec, version, self.correlation, Some("torture"), body);
-        let frame: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let frame = encode_request(spec, version, self.correlation, Some("torture"), body).concat();
         self.stream.write_all(&frame)?;
         Ok(self.correlation)
     }

@@ -1,18 +1,16 @@
 //! A start after kill -9 with gigabytes in segments that are not sealed: how long until the broker is ready, and is all of it there.
 
-use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ringmain_buffer::Buf;
 use ringmain_torture::broker::{Broker, create};
 use ringmain_torture::connection::Connection;
-use ringmain_torture::producer::{self, IN_FLIGHT, PRODUCE_VERSION, init_producer_id};
+use ringmain_torture::filler::Filler;
+use ringmain_torture::producer::{self, Content, init_producer_id};
 use ringmain_torture::verify::verify;
-use ringmain_types::{ErrorCode, WallMs};
-use ringmain_wire::{PRODUCE, ProduceResponse};
+use ringmain_types::WallMs;
 
 use crate::Options;
 
@@ -24,30 +22,23 @@ const STARTS: usize = 3;
 /// Issue 3: ready in less than this.
 const READY_MAX: Duration = Duration::from_secs(5);
 
-/// All that one producer with five requests in flight sends: each request has a batch of every partition.
-struct Filler {
-    producer_id: i64,
-    began: WallMs,
-    partitions: usize,
-    /// By request, oldest first: the number of the first record in each of its batches.
-    pending: VecDeque<u64>,
-    next: u64,
-    /// Records of each partition that were acknowledged.
-    acked: u64,
-}
-
 pub fn run(options: &Options, broker: &mut Broker, gib: u64) -> Result<bool, String> {
     create(&broker.address, TOPIC, options.partitions)?;
     let wanted = (gib << 30) / (options.partitions as u64 * VALUE_BYTES as u64);
     let mut connection = Connection::open(&broker.address).map_err(|e| e.to_string())?;
     let producer_id = init_producer_id(&mut connection).map_err(|e| e.to_string())?;
     let partitions = options.partitions;
-    let mut filler =
-        Filler { producer_id, began: producer::now(), partitions, pending: VecDeque::new(), next: 0, acked: 0 };
+    let began = producer::now();
+    let record = |partition, number| {
+        let mut value = format!("{partition}:{number}:").into_bytes();
+        value.resize(VALUE_BYTES, b'.');
+        Content { at: WallMs(began.0 + (number / 1000) as i64), key: None, value }
+    };
+    let mut filler = Filler::new(TOPIC, producer_id, partitions, BATCH_RECORDS, record);
     let began = Instant::now();
     filler.fill(&mut connection, wanted).map_err(|e| format!("fill: {e}"))?;
     let took = began.elapsed().as_secs_f64();
-    let bytes = filler.acked * options.partitions as u64 * VALUE_BYTES as u64;
+    let bytes = filler.acked() * options.partitions as u64 * VALUE_BYTES as u64;
     println!("{:.1} GB in {took:.0} s ({:.0} MB/s)", bytes as f64 / 1e9, bytes as f64 / 1e6 / took);
     let mut slowest = Duration::ZERO;
     for _ in 0..STARTS {
@@ -60,71 +51,15 @@ pub fn run(options: &Options, broker: &mut Broker, gib: u64) -> Result<bool, Str
         connection = Connection::open(&broker.address).map_err(|e| e.to_string())?;
         // What was not answered is sent again: producers that were not recovered would take it twice.
         filler.again(&mut connection).map_err(|e| format!("after the start: {e}"))?;
-        let more = filler.acked + (64 << 20) / (VALUE_BYTES as u64 * options.partitions as u64);
+        let more = filler.acked() + (64 << 20) / (VALUE_BYTES as u64 * options.partitions as u64);
         filler.fill(&mut connection, more).map_err(|e| format!("after the start: {e}"))?;
     }
-    let promised = vec![(0..filler.acked as i64).collect::<Vec<i64>>(); options.partitions];
+    let promised = vec![(0..filler.acked() as i64).collect::<Vec<i64>>(); options.partitions];
     let verdict = verify(&broker.address, TOPIC, &promised).map_err(|e| e.to_string())?;
     println!("{verdict}");
     let passed = verdict.clean() && slowest < READY_MAX;
     println!("slowest start {} ms: {}", slowest.as_millis(), if passed { "passed" } else { "FAILED" });
     Ok(passed)
-}
-
-impl Filler {
-    /// Until `wanted` records of each partition are acknowledged; some requests stay in flight.
-    fn fill(&mut self, connection: &mut Connection, wanted: u64) -> io::Result<()> {
-        while self.acked < wanted {
-            while self.pending.len() < IN_FLIGHT {
-                self.send(connection, self.next)?;
-                self.pending.push_back(self.next);
-                self.next += BATCH_RECORDS;
-            }
-            self.receive(connection)?;
-        }
-        Ok(())
-    }
-
-    fn again(&mut self, connection: &mut Connection) -> io::Result<()> {
-        for first in self.pending.clone() {
-            self.send(connection, first)?;
-        }
-        while !self.pending.is_empty() {
-            self.receive(connection)?;
-        }
-        Ok(())
-    }
-
-    fn send(&self, connection: &mut Connection, first: u64) -> io::Result<()> {
-        let batches = (0..self.partitions).map(|partition| (partition, self.batch(partition, first)));
-        producer::send(connection, TOPIC, batches)
-    }
-
-    fn batch(&self, partition: usize, first: u64) -> Buf {
-        producer::encode(self.producer_id, first, BATCH_RECORDS, |number| {
-            let mut value = format!("{partition}:{number}:").into_bytes();
-            value.resize(VALUE_BYTES, b'.');
-            (WallMs(self.began.0 + (number / 1000) as i64), value)
-        })
-    }
-
-    fn receive(&mut self, connection: &mut Connection) -> io::Result<()> {
-        let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-        let frame = connection.receive()?;
-        let (_, reply): (i32, ProduceResponse<'_>) = frame.decode(&PRODUCE, PRODUCE_VERSION)?;
-        let first = self.pending.front().copied().ok_or_else(|| bad("a reply to nothing".into()))?;
-        for topic in &reply.responses {
-            for part in &topic.partition_responses {
-                if part.error_code != ErrorCode::None || part.base_offset.0 != first as i64 {
-                    let (code, at) = (part.error_code, part.base_offset.0);
-                    return Err(bad(format!("record {first} of {}: {code:?}, at {at}", part.index.0)));
-                }
-            }
-        }
-        self.pending.pop_front();
-        self.acked = first + BATCH_RECORDS;
-        Ok(())
-    }
 }
 
 /// Starts the broker; how long it took until it said that it is ready.

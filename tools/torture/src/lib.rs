@@ -4,5 +4,7 @@
 
 pub mod broker;
 pub mod connection;
+pub mod filler;
+pub mod pacer;
 pub mod producer;
 pub mod verify;

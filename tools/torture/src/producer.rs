@@ -175,8 +175,15 @@ pub fn now() -> WallMs {
     WallMs(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64))
 }
 
-/// Records `first` to `first + count` of a partition, numbered by their sequences; `record` gives the time and value of each.
-pub fn encode(producer_id: i64, first: u64, count: u64, record: impl Fn(u64) -> (WallMs, Vec<u8>)) -> Buf {
+/// What one record says.
+pub struct Content {
+    pub at: WallMs,
+    pub key: Option<Vec<u8>>,
+    pub value: Vec<u8>,
+}
+
+/// Records `first` to `first + count` of a partition, numbered by their sequences; `record` says what is in each.
+pub fn encode(producer_id: i64, first: u64, count: u64, record: impl Fn(u64) -> Content) -> Buf {
     let sequence = |n: u64| Sequence((n % (1 << 31)) as i32);
     let producer = Producer {
         id: ProducerId(producer_id),
@@ -186,14 +193,14 @@ pub fn encode(producer_id: i64, first: u64, count: u64, record: impl Fn(u64) -> 
     };
     let mut builder = Builder::new(Codec::None, Some(producer));
     for number in first..first + count {
-        let (at, value) = record(number);
-        builder.push(at, None, Some(&value), &[]);
+        let Content { at, key, value } = record(number);
+        builder.push(at, key.as_deref(), Some(&value), &[]);
     }
     Buf::copy_of(&builder.encode())
 }
 
 fn make_batch(producer_id: i64, partition: usize, first: u64, count: u64) -> Batch {
     let at = now();
-    let bytes = encode(producer_id, first, count, |number| (at, value(partition, number)));
+    let bytes = encode(producer_id, first, count, |number| Content { at, key: None, value: value(partition, number) });
     Batch { partition, first, count, bytes }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use ringmain_batch::{BatchHeader, HEADER_BYTES, crc_ok, records};
+use ringmain_batch::{BatchHeader, HEADER_BYTES, Record, crc_ok, records};
 use ringmain_types::{ErrorCode, Offset, PartitionIndex};
 use ringmain_wire::fetch::{FetchPartition, FetchTopic};
 use ringmain_wire::{FETCH, FetchRequest, FetchResponse};
@@ -81,8 +81,25 @@ pub fn verify(address: &str, topic: &str, promised: &[Vec<i64>]) -> io::Result<V
 
 /// (offset, number) of every record of a partition, in the log's order.
 fn read_all(address: &str, topic: &str, partition: usize) -> io::Result<Vec<(i64, u64)>> {
+    let mut log = Vec::new();
+    read_partition(address, topic, partition, |bytes, from| {
+        let before = log.len();
+        take_records(bytes, from, &mut log)?;
+        Ok(log[before..].last().map(|(last, _)| last + 1))
+    })?;
+    Ok(log)
+}
+
+/// From the start to the high watermark. `take` gets what each Fetch brought and the offset that was asked for, and says from where on
+/// to go on; `None`: no record of it was at or above that.
+pub fn read_partition(
+    address: &str,
+    topic: &str,
+    partition: usize,
+    mut take: impl FnMut(&[u8], i64) -> io::Result<Option<i64>>,
+) -> io::Result<()> {
     let mut connection = Connection::open(address)?;
-    let (mut log, mut next) = (Vec::new(), 0);
+    let mut next = 0;
     loop {
         let part = FetchPartition {
             partition: PartitionIndex(partition as i32),
@@ -105,25 +122,43 @@ fn read_all(address: &str, topic: &str, partition: usize) -> io::Result<Vec<(i64
         else {
             return Err(io::Error::other(format!("{topic}-{partition} at {next}: {reply:?}")));
         };
-        let before = log.len();
-        take_records(data.records.wire().unwrap_or(&[]), next, &mut log)?;
-        let Some((last, _)) = log[before..].last() else {
-            if next >= data.high_watermark.0 {
-                return Ok(log);
+        match take(data.records.wire().unwrap_or(&[]), next)? {
+            Some(after) => next = after,
+            None if next >= data.high_watermark.0 => return Ok(()),
+            None => {
+                return Err(io::Error::other(format!(
+                    "{topic}-{partition} at {next}: nothing below {:?}",
+                    data.high_watermark
+                )));
             }
-            return Err(io::Error::other(format!(
-                "{topic}-{partition} at {next}: nothing below {:?}",
-                data.high_watermark
-            )));
-        };
-        next = last + 1;
+        }
     }
 }
 
 /// (offset, number) of every record from `from` on in these batches, the last of which may be cut.
-pub fn take_records(mut bytes: &[u8], from: i64, log: &mut Vec<(i64, u64)>) -> io::Result<()> {
-    let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    let mut scratch = Vec::new();
+pub fn take_records(bytes: &[u8], from: i64, log: &mut Vec<(i64, u64)>) -> io::Result<()> {
+    each_record(bytes, |offset, record| {
+        if offset >= from {
+            log.push((offset, number_of(offset, record.value)?));
+        }
+        Ok(())
+    })
+    .map(|_| ())
+}
+
+/// The number in `partition:number:...`.
+pub fn number_of(offset: i64, value: Option<&[u8]>) -> io::Result<u64> {
+    let mut parts = value.unwrap_or_default().splitn(3, |byte| *byte == b':').skip(1);
+    let number = parts.next().and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    number.ok_or_else(|| bad(format!("a value that nobody sent at {offset}")))
+}
+
+/// Every record of these batches, the last of which may be cut; the offset behind the last whole one.
+pub fn each_record(
+    mut bytes: &[u8],
+    mut take: impl FnMut(i64, &Record<'_>) -> io::Result<()>,
+) -> io::Result<Option<i64>> {
+    let (mut scratch, mut next) = (Vec::new(), None);
     while bytes.len() >= HEADER_BYTES {
         let header = BatchHeader::parse(bytes).map_err(|e| bad(e.to_string()))?;
         let Some(batch) = bytes.get(..header.info.bytes as usize) else { break };
@@ -132,14 +167,14 @@ pub fn take_records(mut bytes: &[u8], from: i64, log: &mut Vec<(i64, u64)>) -> i
         }
         for record in records(batch, &mut scratch, 16 << 20).map_err(|e| bad(e.to_string()))? {
             let record = record.map_err(|e| bad(e.to_string()))?;
-            let offset = header.base.0 + i64::from(record.offset_delta);
-            if offset >= from {
-                let text = std::str::from_utf8(record.value.unwrap_or_default()).unwrap_or_default();
-                let number = text.split(':').nth(1).and_then(|n| n.parse().ok());
-                log.push((offset, number.ok_or_else(|| bad(format!("a value that nobody sent at {offset}")))?));
-            }
+            take(header.base.0 + i64::from(record.offset_delta), &record)?;
         }
+        next = Some(header.next().0);
         bytes = &bytes[header.info.bytes as usize..];
     }
-    Ok(())
+    Ok(next)
+}
+
+fn bad(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }

@@ -33,6 +33,11 @@ pub fn groups(rest: &[String]) -> bool {
     against_the_broker("ringmain-groups", rest)
 }
 
+/// Compaction beside a paced producer, with a kill in its middle; what `ringmain-compaction` takes may follow.
+pub fn compaction(rest: &[String]) -> bool {
+    against_the_broker("ringmain-compaction", rest)
+}
+
 /// A program of tools/torture.
 fn against_the_broker(program: &str, rest: &[String]) -> bool {
     if !succeeds(cargo(&["build", "--release", "--package", "ringmain", "--package", "ringmain-torture"])) {

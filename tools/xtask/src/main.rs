@@ -20,6 +20,7 @@ cargo xtask sim --seeds FROM..TO    many, on both cores; or --count K from a ran
 cargo xtask conformance             real clients with asserted results: kcat, Kafka's tools, librdkafka, franz-go, kafka-python
 cargo xtask torture [--kills N]     kill -9 at random moments under load, then everything acknowledged is looked for
 cargo xtask groups RUN [...]        consumer groups under load: kills, members, many, large; `groups help` says more
+cargo xtask compaction [...]        gigabytes are compacted beside a paced producer, with a kill -9 in the middle; `--help` says more
 cargo xtask hostile [--only TEXT]   bad input and bad environments on the real process; ends with `N passed, N failed`
 cargo xtask bench [--rounds N ...]    Ringmain beside the ceiling probe, written to perf/results; `--help` names the rest
 cargo xtask mutations [NAME...]     puts known bugs back and sees that the simulator finds them";
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         ("conformance", rest) => clients::conformance(rest),
         ("torture", rest) => clients::torture(rest),
         ("groups", rest) => clients::groups(rest),
+        ("compaction", rest) => clients::compaction(rest),
         ("hostile", rest) => clients::hostile(rest),
         ("mutations", rest) => mutations::run(rest),
         _ => {
