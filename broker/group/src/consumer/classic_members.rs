@@ -13,7 +13,7 @@ use ringmain_wire::{
     SyncGroupRequest, decode_embedded, encode_value,
 };
 
-use super::{ConsumerGroup, ConsumerMember};
+use super::{ConsumerGroup, ConsumerMember, NEVER};
 use crate::classic::{Turn, uuid};
 use crate::record::{
     Assignment, ClassicProtocol, CurrentAssignment, Generation, GenerationMember, MemberMetadata, MemberState, Record,
@@ -76,8 +76,8 @@ impl ConsumerGroup {
             self.write(turn, Record::Current { group: group.clone(), member: member(), value: Some(current) });
             self.touch(turn, &id);
         }
-        // Made long ago: whoever comes now is assigned at once.
-        self.write(turn, Record::TargetEpoch { group: group.clone(), value: Some((generation, WallMs(0))) });
+        // Whoever comes now is assigned at once.
+        self.write(turn, Record::TargetEpoch { group: group.clone(), value: Some((generation, NEVER)) });
     }
 
     /// The classic generation that this group becomes, with all that its members speak, when nobody in it speaks KIP-848 any more.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use ringmain_types::*;
 
-use super::{ConsumerGroup, LEAVES_STATIC};
+use super::{ConsumerGroup, LEAVES_STATIC, NEVER};
 use crate::Topics;
 use crate::classic::Turn;
 use crate::record::{CurrentAssignment, MemberMetadata, MemberState, Record};
 
 impl ConsumerGroup {
-    /// Takes members out: what they had is free at once, and the rest is assigned anew.
+    /// Takes members out: what they had is free at once, and the rest is assigned anew. When that was all of them, the next one to come
+    /// waits for no interval: there is nobody to be assigned together with.
     pub(crate) fn remove(&mut self, turn: &mut Turn, topics: &dyn Topics, ids: &[Arc<str>]) {
         for id in ids {
             self.take_out(turn, id);
@@ -19,6 +20,10 @@ impl ConsumerGroup {
             self.empty_since = Some(turn.now.wall);
             self.refresh_regexes(turn, topics);
             self.advance_epoch(turn, topics, true);
+            if self.members.is_empty() {
+                let value = Some((self.epoch, NEVER));
+                self.write(turn, Record::TargetEpoch { group: turn.group.clone(), value });
+            }
         }
     }
 

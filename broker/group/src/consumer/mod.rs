@@ -38,6 +38,9 @@ pub(crate) use heartbeat::check;
 pub(crate) const LEAVES: i32 = -1;
 pub(crate) const LEAVES_STATIC: i32 = -2;
 
+/// No assignment was made of those who are members now: the first is made at once.
+const NEVER: WallMs = WallMs(0);
+
 /// What a member takes besides what it says and has; a partition that it has, with its place among the owners, or is to have; and a
 /// topic of a list.
 const MEMBER_BYTES: usize = 1000;
@@ -93,7 +96,7 @@ impl Default for ConsumerGroup {
             hash: 0,
             members: BTreeMap::new(),
             assignment_epoch: 0,
-            assigned_at: WallMs(0),
+            assigned_at: NEVER,
             target: BTreeMap::new(),
             regexes: BTreeMap::new(),
             statics: BTreeMap::new(),
@@ -137,7 +140,7 @@ impl ConsumerGroup {
                 }
             }
             Record::TargetEpoch { value, .. } => {
-                (self.assignment_epoch, self.assigned_at) = value.unwrap_or((0, WallMs(0)));
+                (self.assignment_epoch, self.assigned_at) = value.unwrap_or((0, NEVER));
             }
             Record::Target { member, value, .. } => {
                 self.bytes += value.as_ref().map_or(0, assignment_bytes);

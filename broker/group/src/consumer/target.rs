@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringmain_types::*;
 
-use super::ConsumerGroup;
+use super::{ConsumerGroup, NEVER};
 use crate::Topics;
 use crate::assignor::{Assignor, Reader, Spec};
 use crate::classic::Turn;
@@ -61,7 +61,7 @@ impl ConsumerGroup {
     /// assigned together.
     pub(super) fn update_target(&mut self, turn: &mut Turn, topics: &dyn Topics) {
         let age = turn.now.wall.0.saturating_sub(self.assigned_at.0);
-        let early = self.assignment_epoch > 0 && (0..turn.config.consumer_assignment_interval_ms).contains(&age);
+        let early = self.assigned_at != NEVER && (0..turn.config.consumer_assignment_interval_ms).contains(&age);
         if self.epoch <= self.assignment_epoch || early {
             return;
         }
