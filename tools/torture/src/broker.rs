@@ -1,5 +1,6 @@
 //! The broker's process: started, killed, measured.
 
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub struct Broker {
     work: PathBuf,
     cores: u32,
     settings: Vec<String>,
+    /// A command that becomes the broker's, with its arguments.
+    through: Vec<OsString>,
     /// Of Kafka's port, and of the admin port: the same in all lives.
     pub address: String,
     pub admin: String,
@@ -36,6 +39,7 @@ impl Broker {
             work: work.into(),
             cores,
             settings: Vec::new(),
+            through: Vec::new(),
             address: free()?.to_string(),
             admin: free()?.to_string(),
             child: None,
@@ -48,33 +52,54 @@ impl Broker {
         self
     }
 
-    /// Starts the process and waits until it serves; returns how long that took.
+    /// The next lives begin as this command, which must become the program that follows it (exec).
+    pub fn through(&mut self, command: Vec<OsString>) {
+        self.through = command;
+    }
+
+    /// Starts the process and waits until it serves; returns how long that took. A start that fails leaves no process.
     pub fn start(&mut self) -> Result<Duration, String> {
+        self.launch()?;
+        self.ready().inspect_err(|_| self.kill())
+    }
+
+    fn ready(&mut self) -> Result<Duration, String> {
         let began = Instant::now();
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.work.join("broker.log"));
-        let log = log.map_err(|e| format!("broker.log: {e}"))?;
-        let mut command = Command::new(&self.program);
-        command.arg("start").arg("--data-dir").arg(self.work.join("data")).args(["--listen", &self.address]);
-        command.args(["--admin-listen", &self.admin, "--cores", &self.cores.to_string()]);
-        for property in &self.settings {
-            command.args(["--set", property]);
-        }
-        command.stdout(log.try_clone().map_err(|e| e.to_string())?).stderr(log);
-        let mut child = command.spawn().map_err(|e| format!("{}: {e}", self.program.display()))?;
         loop {
+            let child = self.child.as_mut().ok_or("the broker does not run")?;
             if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
                 return Err(format!("the broker ended with {status}: see broker.log"));
             }
             if serves(&self.address) {
-                break;
+                return Ok(began.elapsed());
             }
             if began.elapsed() > START_MAX {
                 return Err(format!("the broker does not serve within {START_MAX:?}"));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Starts the process and does not wait.
+    pub fn launch(&mut self) -> Result<(), String> {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.work.join("broker.log"));
+        let log = log.map_err(|e| format!("broker.log: {e}"))?;
+        let mut words = self.through.iter().map(OsString::as_os_str).chain([self.program.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command
+            .args(words)
+            .arg("start")
+            .arg("--data-dir")
+            .arg(self.work.join("data"))
+            .args(["--listen", &self.address]);
+        command.args(["--admin-listen", &self.admin, "--cores", &self.cores.to_string()]);
+        for property in &self.settings {
+            command.args(["--set", property]);
+        }
+        command.stdout(log.try_clone().map_err(|e| e.to_string())?).stderr(log);
+        let child = command.spawn().map_err(|e| format!("{}: {e}", self.program.display()))?;
         self.child = Some(child);
-        Ok(began.elapsed())
+        Ok(())
     }
 
     pub fn kill(&mut self) {

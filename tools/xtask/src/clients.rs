@@ -28,6 +28,11 @@ pub fn hostile(rest: &[String]) -> bool {
     against_the_broker("ringmain-hostile", rest)
 }
 
+/// A disk that loses its power under load; what `ringmain-power` takes may follow.
+pub fn power(rest: &[String]) -> bool {
+    against_the_broker("ringmain-power", rest)
+}
+
 /// Members of consumer groups under load; what `ringmain-groups` takes.
 pub fn groups(rest: &[String]) -> bool {
     against_the_broker("ringmain-groups", rest)

@@ -19,6 +19,7 @@ cargo xtask sim --seed N            one history of the simulator, readable
 cargo xtask sim --seeds FROM..TO    many, on both cores; or --count K from a random start; or --cuts (power cut at every operation)
 cargo xtask conformance             real clients with asserted results: kcat, Kafka's tools, librdkafka, franz-go, kafka-python
 cargo xtask torture [--kills N]     kill -9 at random moments under load, then everything acknowledged is looked for
+cargo xtask power [--fs xfs]        power loss on real files under load: a disk that forgets what was not flushed (root, Linux)
 cargo xtask groups RUN [...]        consumer groups under load: kills, members, many, large; `groups help` says more
 cargo xtask compaction [...]        gigabytes are compacted beside a paced producer, with a kill -9 in the middle; `--help` says more
 cargo xtask hostile [--only TEXT]   bad input and bad environments on the real process; ends with `N passed, N failed`
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         ("sim", rest) => sim::run(rest),
         ("conformance", rest) => clients::conformance(rest),
         ("torture", rest) => clients::torture(rest),
+        ("power", rest) => clients::power(rest),
         ("groups", rest) => clients::groups(rest),
         ("compaction", rest) => clients::compaction(rest),
         ("hostile", rest) => clients::hostile(rest),
