@@ -87,7 +87,8 @@ def write(table, baselines, runs):
     for _, result, _ in judged:
         counts[result] = counts.get(result, 0) + 1
     names = {"-": "not passed by Kafka either"}
-    total = ", ".join(f"{count} {names.get(result, result)}" for result, count in counts.items())
+    order = sorted(counts.items(), key=lambda item: (item[0] != "pass", -item[1]))
+    total = ", ".join(f"{count} {names.get(result, result)}" for result, count in order)
     passed = sum(result in GOOD for result in theirs.values())
     lines = [f"{total}. Kafka 4.4: {passed} of {len(theirs)} pass.", "", "| test | result | note |", "|---|---|---|"]
     lines += [f"| {test.replace('_integration.py', '')} | {result} | {note} |" for test, result, note in judged]
