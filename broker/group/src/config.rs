@@ -88,6 +88,8 @@ pub struct GroupLimits {
     pub state_bytes_max: u64,
     /// Groups that are looked after at once when their time is up.
     pub expired_max: u32,
+    /// Members of one KIP-848 group whose target is written at once; the others' in the turns to come.
+    pub targets_max: u32,
 }
 
 impl Default for GroupLimits {
@@ -103,6 +105,7 @@ impl Default for GroupLimits {
             id_bytes_max: 1024,
             state_bytes_max: 1 << 30,
             expired_max: 64,
+            targets_max: 100,
         }
     }
 }

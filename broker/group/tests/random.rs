@@ -82,9 +82,14 @@ fn now(ms: u64) -> Now {
     Now { mono: Instant(ms * 1_000_000), wall: WallMs(ms as i64) }
 }
 
+/// Targets come in parts of two, so that much happens between them.
+fn config() -> GroupConfig {
+    GroupConfig { limits: GroupLimits { targets_max: 2, ..GroupLimits::default() }, ..GroupConfig::default() }
+}
+
 fn loaded(world: &World, log: &[(Vec<u8>, Option<Vec<u8>>)], epoch: i32, at: u64) -> Runtime<GroupCoordinator> {
     let last: BTreeMap<&[u8], usize> = log.iter().enumerate().map(|(at, (key, _))| (&key[..], at)).collect();
-    let mut runtime = Runtime::new(GroupCoordinator::new(Arc::default()), LeaderEpoch(epoch), Offset(0));
+    let mut runtime = Runtime::new(GroupCoordinator::new(Arc::new(config())), LeaderEpoch(epoch), Offset(0));
     for (offset, (key, value)) in log.iter().enumerate() {
         if last[&key[..]] == offset && value.is_some() {
             runtime.load(now(at), Offset(offset as i64), key, value.as_deref()).unwrap();

@@ -775,6 +775,7 @@ fn group_config(properties: &BrokerConfig, limits: &Limits) -> GroupConfig {
             offsets_max: limits.group_offsets_max,
             state_bytes_max: limits.group_state_bytes_max,
             expired_max: limits.group_expired_max,
+            targets_max: limits.group_targets_max,
             // A generation is one batch, which must have room in memory more than once.
             group_bytes_max: share(4).min(16 << 20),
             member_bytes_max: share(8).min(1 << 20),

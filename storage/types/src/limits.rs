@@ -86,6 +86,8 @@ pub struct Limits {
     pub group_answers_max: u32,
     /// Groups whose time is up that one coordinator looks after in one turn.
     pub group_expired_max: u32,
+    /// Members of one KIP-848 group whose target is written in one turn: a few microseconds each.
+    pub group_targets_max: u32,
     /// Groups with configs of their own: every change of the image copies a pointer for each.
     pub group_configs_max: u32,
     /// Decisions of one coordinator that wait for room in the log; past it requests are told to come again.
@@ -169,6 +171,7 @@ impl Limits {
             group_state_bytes_max: part(10),
             group_answers_max: 64,
             group_expired_max: 64,
+            group_targets_max: 100,
             group_configs_max: 10_000,
             coordinator_backlog_max: 10_000,
             topics_max: 100_000,
@@ -233,6 +236,7 @@ impl Limits {
             group_state_bytes_max: 1 << 20,
             group_answers_max: 2,
             group_expired_max: 2,
+            group_targets_max: 2,
             group_configs_max: 4,
             coordinator_backlog_max: 16,
             topics_max: 64,

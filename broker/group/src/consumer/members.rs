@@ -25,6 +25,9 @@ impl ConsumerGroup {
                 self.write(turn, Record::TargetEpoch { group: turn.group.clone(), value });
             }
         }
+        if self.members.is_empty() {
+            self.assigning = None;
+        }
     }
 
     fn take_out(&mut self, turn: &mut Turn, id: &Arc<str>) {
@@ -57,14 +60,23 @@ impl ConsumerGroup {
         let Some(before) = self.members.get(old) else { return };
         let current = CurrentAssignment { epoch: 0, previous_epoch: 0, ..before.current.clone() };
         let target = self.target.get(old).cloned().unwrap_or_default();
+        if let Some(assigning) = &mut self.assigning {
+            assigning.rename(old, new);
+        }
         self.take_out(turn, old);
         self.write(turn, Record::Member { group: group.clone(), member: new.clone(), value: Some(meta) });
         self.write(turn, Record::Target { group: group.clone(), member: new.clone(), value: Some(target) });
         self.write(turn, Record::Current { group: group.clone(), member: new.clone(), value: Some(current) });
     }
 
-    /// Those whose session ended, and those who did not give back, or ask for what they were given, in time.
+    /// Those whose session ended, and those who did not give back, or ask for what they were given, in time, leave. And what is being
+    /// assigned goes on.
     pub(crate) fn expire(&mut self, turn: &mut Turn, topics: &dyn Topics) {
+        self.go_on_assigning(turn);
+        // Nobody is due: they need not be gone through.
+        if self.soonest.is_none_or(|soonest| soonest > turn.now.mono) {
+            return;
+        }
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= turn.now.mono);
         let lost: Vec<Arc<str>> = self
             .members

@@ -29,6 +29,7 @@ use crate::record::{Assignment, CurrentAssignment, MemberMetadata, MemberState, 
 use crate::{DescribedConsumerMember, Topics};
 
 use subscriptions::Subscriptions;
+use target::Assigning;
 
 pub(crate) use classic_members::{Emigrant, assigned, subscribed};
 pub use heartbeat::Heartbeat;
@@ -87,6 +88,7 @@ pub(crate) struct ConsumerGroup {
     empty_since: Option<WallMs>,
     /// No member is due before; looked up again when it is over.
     soonest: Option<Instant>,
+    assigning: Option<Assigning>,
 }
 
 impl Default for ConsumerGroup {
@@ -107,6 +109,7 @@ impl Default for ConsumerGroup {
             regexes_seen: None,
             empty_since: None,
             soonest: None,
+            assigning: None,
         }
     }
 }
@@ -246,7 +249,8 @@ impl ConsumerGroup {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         debug_assert!(self.next_due().is_none_or(|due| self.soonest.is_some_and(|soonest| soonest <= due)));
-        self.soonest.filter(|_| !self.members.is_empty())
+        let next = self.assigning.as_ref().map(|assigning| assigning.next);
+        next.into_iter().chain(self.soonest).min().filter(|_| !self.members.is_empty())
     }
 
     /// About what it takes in memory.

@@ -1,6 +1,6 @@
 //! The group's epoch and the target assignment.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ringmain_types::*;
@@ -10,6 +10,26 @@ use crate::Topics;
 use crate::assignor::{Assignor, Reader, Spec};
 use crate::classic::Turn;
 use crate::record::{Assignment, Record};
+
+/// A target on its way into the log, a part of it at a time: a thousand records at once are what nobody else of the core should wait
+/// for. Members may take steps meanwhile: who is to have a partition waits for its owner, whichever of both targets is older.
+#[derive(Debug)]
+pub(super) struct Assigning {
+    epoch: i32,
+    /// What is to change.
+    left: VecDeque<(Arc<str>, Assignment)>,
+    /// When the next part may be written.
+    pub(super) next: Instant,
+}
+
+impl Assigning {
+    /// Another id takes a member's place.
+    pub(super) fn rename(&mut self, old: &Arc<str>, new: &Arc<str>) {
+        for (member, _) in self.left.iter_mut().filter(|(member, _)| member == old) {
+            *member = new.clone();
+        }
+    }
+}
 
 impl ConsumerGroup {
     pub(super) fn write(&mut self, turn: &mut Turn, record: Record) {
@@ -60,20 +80,41 @@ impl ConsumerGroup {
     /// A new target when the group has moved on, but not sooner than the interval after the last: members that come together are
     /// assigned together.
     pub(super) fn update_target(&mut self, turn: &mut Turn, topics: &dyn Topics) {
+        // The one before is not in the log yet.
+        if self.assigning.is_some() {
+            return;
+        }
         let age = turn.now.wall.0.saturating_sub(self.assigned_at.0);
         let early = self.assigned_at != NEVER && (0..turn.config.consumer_assignment_interval_ms).contains(&age);
         if self.epoch <= self.assignment_epoch || early {
             return;
         }
         let assigned = self.assignor(&turn.config.consumer_assignors).assign(&self.spec(topics));
-        for (member, target) in assigned {
-            if self.target.get(&member).unwrap_or(&Assignment::new()) != &target {
-                let group = turn.group.clone();
-                self.write(turn, Record::Target { group, member, value: Some(target) });
+        let nothing = Assignment::new();
+        let changes = |(member, target): &(Arc<str>, Assignment)| self.target.get(member).unwrap_or(&nothing) != target;
+        let left = assigned.into_iter().filter(changes).collect();
+        self.assigning = Some(Assigning { epoch: self.epoch, left, next: turn.now.mono });
+        self.go_on_assigning(turn);
+    }
+
+    /// Writes the next part of the target, and its epoch with the last.
+    pub(super) fn go_on_assigning(&mut self, turn: &mut Turn) {
+        let Some(mut assigning) = self.assigning.take() else { return };
+        for _ in 0..turn.config.limits.targets_max.max(1) {
+            let Some((member, target)) = assigning.left.pop_front() else { break };
+            // Who has left meanwhile gets nothing; the group has moved on then, and is assigned once more.
+            if self.members.contains_key(&member) {
+                self.write(turn, Record::Target { group: turn.group.clone(), member, value: Some(target) });
             }
         }
-        let value = Some((self.epoch, turn.now.wall));
-        self.write(turn, Record::TargetEpoch { group: turn.group.clone(), value });
+        if assigning.left.is_empty() {
+            let value = Some((assigning.epoch, turn.now.wall));
+            self.write(turn, Record::TargetEpoch { group: turn.group.clone(), value });
+        } else {
+            // In the next turn.
+            assigning.next = Instant(turn.now.mono.0 + 1);
+            self.assigning = Some(assigning);
+        }
     }
 
     fn spec(&self, topics: &dyn Topics) -> Spec {
