@@ -4,8 +4,9 @@
 mod descriptors;
 mod flush;
 mod names;
+mod shrink;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -21,6 +22,7 @@ use crate::driver::{Driver, Kind};
 use crate::files::FileTable;
 use crate::slots::Slots;
 use names::{Change, c_path};
+use shrink::Shrinking;
 
 /// Linux takes no more parts than this in one call (IOV_MAX).
 pub(crate) const PARTS_MAX: usize = 1024;
@@ -96,7 +98,18 @@ enum Task {
         change: Change,
         _path: CString,
         _to: CString,
+        /// Of a removal: the file, when it is large.
+        large: Option<Shrinking>,
     },
+    OpenDoomed {
+        token: DiskToken,
+        dir: DirId,
+        path: String,
+        _c: CString,
+    },
+    /// Both of the first of `Files::shrinking`.
+    Cut,
+    CutSynced,
     OpenDirectory {
         token: DiskToken,
         path: CString,
@@ -126,6 +139,8 @@ pub(crate) struct Files {
     renames: usize,
     /// Opened again under a name that a rename in flight may just have changed.
     parked: Vec<FileId>,
+    /// Removed, and giving back their space.
+    shrinking: VecDeque<Shrinking>,
     open_max: u32,
     done: Vec<DiskDone>,
     pub(crate) counters: DiskCounters,
@@ -144,6 +159,7 @@ impl Files {
             writes: HashMap::new(),
             renames: 0,
             parked: Vec::new(),
+            shrinking: VecDeque::new(),
             open_max: open_max.max(4),
             done: Vec::new(),
             counters: DiskCounters::default(),
@@ -351,7 +367,15 @@ impl Files {
                 let result = if result < 0 { Err(error) } else { Ok(DiskOk::Done) };
                 self.done.push(DiskDone { token, result });
             }
-            Some(Task::Name { token, dir, change, .. }) => self.named(token, dir, change, result, driver),
+            Some(Task::Name { token, dir, change, large, .. }) => {
+                if let Some(file) = large.filter(|_| result >= 0) {
+                    self.shrink(file, driver);
+                }
+                self.named(token, dir, change, result, driver);
+            }
+            Some(Task::OpenDoomed { token, dir, path, .. }) => self.doomed_opened(token, dir, path, result, driver),
+            Some(Task::Cut) => self.cut(result, driver),
+            Some(Task::CutSynced) => self.cut_synced(driver),
             Some(Task::OpenDirectory { token, name, .. }) => self.directory_opened(token, name, result, driver),
             Some(Task::SyncDirectory { token, directory, name }) => {
                 let error = DiskError { operation: "sync directory", path: name, errno: -result };

@@ -151,6 +151,34 @@ fn names_are_made_listed_renamed_and_removed() {
     assert_eq!(bench.run(DiskKind::Close { file: FileId(3) }).unwrap_err().errno, 9, "a failed open leaves no file");
 }
 
+/// Its name goes at once, its space in steps; whoever has it open reads what is left.
+#[test]
+fn a_large_file_gives_its_space_back_in_steps() {
+    let mut bench = Bench::new("large", 64);
+    bench.open(1, "large", true).unwrap();
+    bench.run(DiskKind::Allocate { file: FileId(1), from: 0, bytes: 100 << 20 }).unwrap();
+    let watcher = std::fs::File::open(bench.path.join("large")).unwrap();
+    let length = || watcher.metadata().unwrap().len();
+    bench.run(DiskKind::Close { file: FileId(1) }).unwrap();
+    bench.run(DiskKind::Remove { dir: DIR, path: "large".into() }).unwrap();
+    assert!(!bench.path.join("large").exists());
+    let mut seen = vec![length()];
+    let until = Instant::now() + Duration::from_secs(20);
+    while seen[seen.len() - 1] > 0 && Instant::now() < until {
+        // What a poll finds completed it follows up once: no more than one step can lie between two looks.
+        bench.ring.wait(Duration::from_millis(100));
+        Disk::poll(&mut bench.ring, &mut Vec::new());
+        seen.push(length());
+    }
+    assert!(seen.windows(2).all(|pair| pair[0] - pair[1] <= 8 << 20) && seen.last() == Some(&0), "{seen:?}");
+    // A second one of the name is another file.
+    assert_eq!(bench.open(2, "large", true).unwrap(), 0);
+    bench.run(DiskKind::Remove { dir: DIR, path: "large".into() }).unwrap();
+    assert!(bench.run(DiskKind::Remove { dir: DIR, path: "large".into() }).unwrap_err().missing());
+    assert!(bench.run(DiskKind::MakeDir { dir: DIR, path: "d".into() }).is_ok());
+    assert_eq!(bench.run(DiskKind::Remove { dir: DIR, path: "d".into() }).unwrap_err().errno, 21, "a directory");
+}
+
 #[test]
 fn few_descriptors_serve_many_files_and_follow_renames() {
     let mut bench = Bench::new("lru", 8);

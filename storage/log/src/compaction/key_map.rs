@@ -24,6 +24,11 @@ impl KeyMap {
         KeyMap { slots: vec![[0; 3]; slots], used: 0, most: (slots / 10 * 9).max(1), seed }
     }
 
+    /// What so many keys are found quickly in.
+    pub fn bytes_for(keys: u64) -> u64 {
+        keys.saturating_mul(2).saturating_add(16).saturating_mul(SLOT_BYTES as u64)
+    }
+
     /// False when there is no room for another key.
     pub fn put(&mut self, key: &[u8], offset: Offset) -> bool {
         let (at, digest) = self.find(key);
@@ -124,6 +129,10 @@ mod tests {
         assert!(map.put(b"key 3", Offset(5)));
         assert_eq!(map.get(b"key 3"), Some(Offset(1000)));
         assert_eq!((map.get(b"key 89"), map.get(b"key 90"), map.get(b"")), (Some(Offset(89)), None, None));
+        for keys in [0u64, 1, 2, 5, 9, 10, 11, 19, 1000] {
+            let mut map = KeyMap::new(KeyMap::bytes_for(keys), 7);
+            assert!((0..keys).all(|key| map.put(&key.to_be_bytes(), Offset(key as i64))), "room for {keys}");
+        }
         let mut least = KeyMap::new(0, 7);
         assert!(least.put(b"one", Offset(0)) && !least.put(b"two", Offset(1)));
         assert_eq!((least.get(b"one"), least.get(b"two")), (Some(Offset(0)), None));

@@ -156,7 +156,10 @@ impl Run {
         from: Offset,
         parts: Vec<Part>,
     ) -> Run {
-        let to_map = parts.iter().filter(|part| part.next > from).copied().collect();
+        let to_map: VecDeque<Part> = parts.iter().filter(|part| part.next > from).copied().collect();
+        // No more keys than offsets. Its slots are met in no order, so that a large map is all paid for, however few are used.
+        let records: i64 = to_map.iter().map(|part| part.next.0 - part.base.0.max(from.0)).sum();
+        let map_bytes = map_bytes.min(KeyMap::bytes_for(records as u64));
         Run {
             log,
             dir,

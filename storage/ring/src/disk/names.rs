@@ -10,6 +10,7 @@ use io_uring::types::Fd;
 use ringmain_disk::{DiskDone, DiskError, DiskOk, DiskToken, Entry, FileId};
 use ringmain_types::DirId;
 
+use super::shrink::Shrinking;
 use super::{Files, Task};
 use crate::driver::Driver;
 
@@ -58,6 +59,24 @@ impl Files {
     }
 
     pub(super) fn change(&mut self, token: DiskToken, dir: DirId, change: Change, driver: &mut Driver) {
+        if let Change::Remove { path } = &change
+            && let Ok(c) = c_path(path)
+            && self.open_doomed(token, dir, path, &c, driver)
+        {
+            return;
+        }
+        self.change_now(token, dir, change, None, driver);
+    }
+
+    /// `large`: of a removal, the file that is then cut away.
+    pub(super) fn change_now(
+        &mut self,
+        token: DiskToken,
+        dir: DirId,
+        change: Change,
+        large: Option<Shrinking>,
+        driver: &mut Driver,
+    ) {
         let (operation, path) = change.operation();
         let to = if let Change::Rename { to, .. } = &change { to } else { "" };
         let root = self.directories.get(&dir).map(|directory| directory.root.as_raw_fd()).ok_or(libc::EBADF);
@@ -79,7 +98,7 @@ impl Files {
             Change::RemoveDir { .. } => opcode::UnlinkAt::new(root, from).flags(libc::AT_REMOVEDIR).build(),
             Change::MakeDir { .. } => opcode::MkDirAt::new(root, from).mode(0o755).build(),
         };
-        let slot = self.tasks.insert(Task::Name { token, dir, change, _path: path_c, _to: to_c });
+        let slot = self.tasks.insert(Task::Name { token, dir, change, _path: path_c, _to: to_c, large });
         self.push(slot, entry, driver);
     }
 
