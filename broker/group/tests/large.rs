@@ -45,6 +45,8 @@ struct Play {
     end: i64,
     /// Records of the largest decision.
     most: usize,
+    /// Who was told of each partition in each epoch.
+    told: BTreeMap<(i32, i32), String>,
 }
 
 impl Play {
@@ -52,7 +54,7 @@ impl Play {
         let mut runtime = Runtime::new(GroupCoordinator::new(Arc::new(config.clone())), LeaderEpoch(0), Offset(0));
         let now = Now { mono: Instant(1), wall: WallMs(1) };
         runtime.serve(now, &World, Offset(0));
-        Play { runtime, members: BTreeMap::new(), now_ms: 1000, end: 0, most: 0 }
+        Play { runtime, members: BTreeMap::new(), now_ms: 1000, end: 0, most: 0, told: BTreeMap::new() }
     }
 
     /// Time goes on by a millisecond a turn.
@@ -114,10 +116,14 @@ impl Play {
         if let Some(assignment) = told.assignment {
             member.owns = assignment.into_iter().flat_map(|(_, partitions)| partitions).collect();
             member.says = true;
+            for index in &member.owns {
+                let owner = self.told.entry((told.epoch, *index)).or_insert_with(|| id.to_owned());
+                assert_eq!(owner, id, "owner of {index} in epoch {}", told.epoch);
+            }
         }
     }
 
-    /// Rounds of heartbeats, and of ticks, until every partition is owned and everybody knows it.
+    /// Rounds of heartbeats, and of ticks, until every partition is owned, evenly, and everybody knows it.
     fn settle(&mut self) {
         for _ in 0..40 {
             self.now_ms += 1000;
@@ -130,7 +136,8 @@ impl Play {
             let count: usize = self.members.values().map(|member| member.owns.len()).sum();
             let epochs: BTreeSet<i32> = self.members.values().map(|member| member.epoch).collect();
             assert_eq!(count, owned.len(), "two owners");
-            if owned.len() == MEMBERS && epochs.len() == 1 {
+            let even = self.members.values().all(|member| member.owns.len().abs_diff(count / self.members.len()) <= 1);
+            if owned.len() == MEMBERS && epochs.len() == 1 && even {
                 return;
             }
         }

@@ -76,6 +76,8 @@ struct Play {
     waiters: u64,
     members: Vec<Member>,
     born: u64,
+    /// Who was told of each partition in each epoch: by instance where there is one, since another id may take its place.
+    told: BTreeMap<(i32, (TopicId, i32)), String>,
 }
 
 fn now(ms: u64) -> Now {
@@ -104,7 +106,18 @@ impl Play {
         let mut random = Random(seed);
         let world = World(TOPICS.iter().map(|name| (*name, 1 + random.below(6) as u32)).collect(), 1);
         let runtime = loaded(&world, &[], 0, 0);
-        Play { random, now_ms: 0, world, runtime, epoch: 0, log: vec![], waiters: 0, members: vec![], born: 0 }
+        Play {
+            random,
+            now_ms: 0,
+            world,
+            runtime,
+            epoch: 0,
+            log: vec![],
+            waiters: 0,
+            members: vec![],
+            born: 0,
+            told: BTreeMap::new(),
+        }
     }
 
     fn ask(&mut self, request: Request<'_>) -> Reply {
@@ -203,6 +216,11 @@ impl Play {
                         .iter()
                         .flat_map(|(topic, partitions)| partitions.iter().map(|index| (*topic, *index)))
                         .collect();
+                    for at in &has {
+                        let who = instance.clone().unwrap_or_else(|| id.clone());
+                        let owner = self.told.entry((beat.epoch, *at)).or_insert_with(|| who.clone());
+                        assert_eq!(*owner, who, "owner of {at:?} in epoch {}", beat.epoch);
+                    }
                     member.news = member.owned != has;
                     member.owned = has;
                 }

@@ -241,7 +241,7 @@ impl ConsumerGroup {
     pub(super) fn must_rejoin(&self, id: &str) -> bool {
         let Some(member) = self.members.get(id) else { return false };
         let waits = || {
-            let target = self.target.get(id).into_iter().flatten();
+            let target = self.target_of(id).into_iter().flatten();
             target
                 .flat_map(|(topic, partitions)| partitions.iter().map(move |index| (*topic, *index)))
                 .any(|at| self.owners.get(&at).is_some_and(|owner| **owner != *id))

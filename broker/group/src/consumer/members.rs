@@ -32,6 +32,9 @@ impl ConsumerGroup {
 
     fn take_out(&mut self, turn: &mut Turn, id: &Arc<str>) {
         let group = turn.group;
+        if let Some(assigning) = &mut self.assigning {
+            assigning.forget(id);
+        }
         self.write(turn, Record::Current { group: group.clone(), member: id.clone(), value: None });
         self.write(turn, Record::Target { group: group.clone(), member: id.clone(), value: None });
         self.write(turn, Record::Member { group: group.clone(), member: id.clone(), value: None });

@@ -89,6 +89,8 @@ pub(crate) struct ConsumerGroup {
     /// No member is due before; looked up again when it is over.
     soonest: Option<Instant>,
     assigning: Option<Assigning>,
+    /// The life before may have ended within a target: the next one is made before anybody takes a step, and written whole.
+    torn: bool,
 }
 
 impl Default for ConsumerGroup {
@@ -110,6 +112,7 @@ impl Default for ConsumerGroup {
             empty_since: None,
             soonest: None,
             assigning: None,
+            torn: false,
         }
     }
 }
@@ -197,6 +200,9 @@ impl ConsumerGroup {
 
     pub(crate) fn loaded(&mut self, now: Now, session_ms: i32) {
         self.empty_since = Some(now.wall);
+        if self.epoch > self.assignment_epoch && !self.members.is_empty() {
+            (self.torn, self.assigned_at) = (true, NEVER);
+        }
         for member in self.members.values_mut() {
             let ms = member.meta.classic.as_ref().map_or(session_ms, |classic| classic.session_timeout_ms);
             member.until = Some(now.mono.plus_ms(ms.max(0) as u64));

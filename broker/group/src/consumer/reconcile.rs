@@ -39,7 +39,7 @@ impl ConsumerGroup {
         owned: Option<&Assignment>,
     ) -> CurrentAssignment {
         let nothing = Assignment::new();
-        let target = self.target.get(id).unwrap_or(&nothing);
+        let target = self.target_of(id).unwrap_or(&nothing);
         let wanted = |topic: &TopicId, index: &i32| target.get(topic).is_some_and(|set| set.contains(index));
         let (mut keeps, mut gives) = (Owned::new(), Owned::new());
         for (topic, partitions) in &current.assigned {

@@ -12,12 +12,14 @@ use crate::classic::Turn;
 use crate::record::{Assignment, Record};
 
 /// A target on its way into the log, a part of it at a time: a thousand records at once are what nobody else of the core should wait
-/// for. Members may take steps meanwhile: who is to have a partition waits for its owner, whichever of both targets is older.
+/// for. Until its epoch is written members go on towards the one before, or a partition could change hands within an epoch.
 #[derive(Debug)]
 pub(super) struct Assigning {
     epoch: i32,
     /// What is to change.
     left: VecDeque<(Arc<str>, Assignment)>,
+    /// What was the target of those that are changed already.
+    before: BTreeMap<Arc<str>, Assignment>,
     /// When the next part may be written.
     pub(super) next: Instant,
 }
@@ -28,6 +30,13 @@ impl Assigning {
         for (member, _) in self.left.iter_mut().filter(|(member, _)| member == old) {
             *member = new.clone();
         }
+        if let Some(before) = self.before.remove(old) {
+            self.before.insert(new.clone(), before);
+        }
+    }
+
+    pub(super) fn forget(&mut self, member: &Arc<str>) {
+        self.before.remove(member);
     }
 }
 
@@ -93,17 +102,24 @@ impl ConsumerGroup {
         let nothing = Assignment::new();
         let changes = |(member, target): &(Arc<str>, Assignment)| self.target.get(member).unwrap_or(&nothing) != target;
         let left = assigned.into_iter().filter(changes).collect();
-        self.assigning = Some(Assigning { epoch: self.epoch, left, next: turn.now.mono });
-        self.go_on_assigning(turn);
+        let (epoch, next) = (self.epoch, turn.now.mono);
+        self.assigning = Some(Assigning { epoch, left, before: BTreeMap::new(), next });
+        let most = if std::mem::take(&mut self.torn) { usize::MAX } else { turn.config.limits.targets_max as usize };
+        self.write_targets(turn, most);
     }
 
-    /// Writes the next part of the target, and its epoch with the last.
     pub(super) fn go_on_assigning(&mut self, turn: &mut Turn) {
+        self.write_targets(turn, turn.config.limits.targets_max as usize);
+    }
+
+    /// Writes so many members' targets, and the target's epoch with the last.
+    fn write_targets(&mut self, turn: &mut Turn, most: usize) {
         let Some(mut assigning) = self.assigning.take() else { return };
-        for _ in 0..turn.config.limits.targets_max.max(1) {
+        for _ in 0..most.max(1) {
             let Some((member, target)) = assigning.left.pop_front() else { break };
             // Who has left meanwhile gets nothing; the group has moved on then, and is assigned once more.
             if self.members.contains_key(&member) {
+                assigning.before.insert(member.clone(), self.target.get(&member).cloned().unwrap_or_default());
                 self.write(turn, Record::Target { group: turn.group.clone(), member, value: Some(target) });
             }
         }
@@ -115,6 +131,12 @@ impl ConsumerGroup {
             assigning.next = Instant(turn.now.mono.0 + 1);
             self.assigning = Some(assigning);
         }
+    }
+
+    /// What a member is to have in the present assignment epoch.
+    pub(super) fn target_of(&self, member: &str) -> Option<&Assignment> {
+        let before = self.assigning.as_ref().and_then(|assigning| assigning.before.get(member));
+        before.or_else(|| self.target.get(member))
     }
 
     fn spec(&self, topics: &dyn Topics) -> Spec {
