@@ -514,7 +514,8 @@ impl Member {
                 }
             }
             StaleMemberEpoch => (self.beat_due, self.pause) = (now, now + Duration::from_millis(1)),
-            UnknownMemberId | IllegalGeneration | FencedMemberEpoch => {
+            // The last: it was put out, and without it the group is one of the classic protocol again.
+            UnknownMemberId | IllegalGeneration | FencedMemberEpoch | GroupIdNotFound => {
                 if known {
                     stats.forgotten += 1;
                     book.broken(format!("member {} was forgotten: {code:?} to {what}", self.number));

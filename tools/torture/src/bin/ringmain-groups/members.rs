@@ -1,4 +1,4 @@
-//! Random joins, leaves and vanishing members, while all of them read what a producer writes.
+//! Random joins, leaves and vanishing members, while all of them read what a producer writes: a group of each protocol, and one of both.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +13,12 @@ use crate::member::Protocol;
 use crate::swarm::Swarm;
 
 const TOPIC: &str = "read";
+/// Members speak these in turn. Where both are spoken the group changes over and back as they come and go.
+const GROUPS: [(&str, &[Protocol]); 3] = [
+    ("Classic", &[Protocol::Classic]),
+    ("Consumer", &[Protocol::Consumer]),
+    ("both", &[Protocol::Classic, Protocol::Consumer]),
+];
 const SESSION: Duration = Duration::from_secs(6);
 const REBALANCE: Duration = Duration::from_secs(8);
 /// For what is still to come when nobody joins or leaves any more: sessions of the vanished end first.
@@ -56,9 +62,9 @@ struct Churned {
 fn churn(broker: &Broker, members: usize, partitions: i32, seconds: u64) -> Result<Churned, String> {
     let mut swarm = Swarm::new(&broker.address)?;
     let topic_id = topic_id(&broker.address, TOPIC)?;
-    for protocol in [Protocol::Classic, Protocol::Consumer] {
+    for (name, protocols) in GROUPS {
         let group = swarm.add_group(Plan {
-            group: format!("{protocol:?}"),
+            group: name.into(),
             topic: TOPIC.into(),
             topic_id,
             partitions,
@@ -68,16 +74,16 @@ fn churn(broker: &Broker, members: usize, partitions: i32, seconds: u64) -> Resu
             commit: Some(Duration::from_millis(500)),
             reads: true,
         });
-        for _ in 0..members {
-            let member = swarm.add_member(group, protocol);
+        for number in 0..members {
+            let member = swarm.add_member(group, protocols[number % protocols.len()]);
             swarm.enter(member)?;
         }
     }
     let mut churned = Churned { swarm, began: Instant::now(), joined: 0, left: 0, vanished: 0 };
     let until = Instant::now() + Duration::from_secs(seconds);
-    let mut next = [Instant::now() + Duration::from_secs(5); 2];
+    let mut next = [Instant::now() + Duration::from_secs(5); GROUPS.len()];
     while Instant::now() < until {
-        let at = next[0].min(next[1]).min(until);
+        let at = next.iter().copied().fold(until, Instant::min);
         churned.swarm.run(at, |_| false)?;
         for (group, next) in next.iter_mut().enumerate() {
             if *next <= Instant::now() {
