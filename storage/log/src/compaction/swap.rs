@@ -45,6 +45,8 @@ pub(crate) fn unfinished(dir: DirId, path: &str, entries: &[Entry]) -> Vec<Step>
         let removes = old.map(|entry| DiskKind::Remove { dir, path: format!("{path}/{}", entry.name) }).collect();
         let (from, to) = (format!("{path}/{}", entry.name), format!("{path}/{}", file_name(base, "log")));
         steps.extend([
+            // The life that gave the name may have ended before that was durable: what it stands for goes only then.
+            Step::of(vec![DiskKind::SyncDir { dir, path: path.to_owned() }]),
             Step::gone(removes),
             Step::of(vec![DiskKind::SyncDir { dir, path: path.to_owned() }]),
             Step::of(vec![DiskKind::Rename { dir, from, to }]),
@@ -214,14 +216,15 @@ mod tests {
         let entries: Vec<Entry> = names.iter().map(entry).collect();
         let steps = unfinished(DirId(0), "t-0", &entries);
         let shown: Vec<String> = steps.iter().flat_map(|step| &step.kinds).map(|kind| format!("{kind:?}")).collect();
-        assert_eq!(shown.len(), 10, "{shown:?}");
-        assert!(shown[..7].iter().all(|kind| kind.starts_with("Remove")));
+        assert_eq!(shown.len(), 11, "{shown:?}");
+        assert!(shown[0].starts_with("SyncDir"), "before anything goes, the name is durable");
+        assert!(shown[1..8].iter().all(|kind| kind.starts_with("Remove")));
         assert!(
             !shown
                 .iter()
                 .any(|kind| kind.contains("00010.snapshot") || kind.contains("00030") && !kind.contains("swap"))
         );
-        assert!(shown[8].contains("to: \"t-0/00000000000000000010.log\""));
+        assert!(shown[9].contains("to: \"t-0/00000000000000000010.log\""));
         assert!(unfinished(DirId(0), "t-0", &entries[..16]).is_empty());
     }
 }
