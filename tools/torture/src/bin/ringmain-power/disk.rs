@@ -89,7 +89,8 @@ impl Disk {
         let mut cut = Cut::default();
         let mut fate = (u64::MAX, 0.0);
         for (sector, contents) in std::mem::take(&mut self.cached) {
-            let unit = if torn { sector } else { sector / 8 };
+            // ext4's superblock is two sectors, and not in its journal: torn, it is no ext4 any more.
+            let unit = if torn && sector >= 8 { sector } else { sector / 8 };
             if fate.0 != unit {
                 // Nothing, something or everything of it, often enough each.
                 fate = (unit, [0.0, fastrand::f64(), 1.0][fastrand::usize(..3)]);
