@@ -354,7 +354,7 @@ impl<'a> Bench<'a> {
             mib(self.resident_most)
         );
         println!("acknowledgements at {} MB/s, 16 KiB batches, each flushed:", self.options.rate);
-        let (mut without, mut with) = ([0u64; 2], [0u64; 2]);
+        let mut sides = [[0u64; 2]; 3];
         for (at, phase) in phases.iter().filter(|(at, _)| *at != SETTLING) {
             let (whole, worst) = (phase.whole(), phase.worst_p99());
             let ms = |us: u64| us as f64 / 1000.0;
@@ -368,11 +368,14 @@ impl<'a> Bench<'a> {
                 ms(worst),
                 ms(whole.max())
             );
-            let side = if [BEFORE, AFTER].contains(at) { &mut without } else { &mut with };
+            let side = &mut sides[[BEFORE, AFTER].iter().position(|without| without == at).unwrap_or(2)];
             *side = [side[0].max(p99), side[1].max(worst)];
         }
-        let ratio = |at: usize| with[at] as f64 / without[at].max(1) as f64;
-        println!("p99 with compaction to without: {:.2}; of the worst windows: {:.2}", ratio(0), ratio(1));
+        let [before, after, with] = sides;
+        for (name, without) in [("before", before), ("after", after)] {
+            let ratio = |at: usize| with[at] as f64 / without[at].max(1) as f64;
+            println!("p99 with compaction to {name}: {:.2}; of the worst windows: {:.2}", ratio(0), ratio(1));
+        }
     }
 }
 

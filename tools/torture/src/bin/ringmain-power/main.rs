@@ -106,15 +106,13 @@ fn run(options: &Options) -> Result<bool, String> {
         (producer.join(), lived)
     });
     let promised = promised.map_err(|_| "the producer panicked".to_string())?;
-    let found = match (&lived, promised) {
-        (Ok(_), Ok(promised)) => verify(&address, "raw", &promised.offsets).map_err(|e| e.to_string()),
-        (Ok(_), Err(what)) => Err(what),
-        (Err(what), _) => Err(what.clone()),
+    let (device, kept) = lived?;
+    let found = match (kept, promised) {
+        (Ok(()), Ok(promised)) => verify(&address, "raw", &promised.offsets).map_err(|e| e.to_string()),
+        (Ok(()), Err(what)) | (Err(what), _) => Err(what),
     };
     broker.kill();
-    if let Ok(device) = lived {
-        device.detach()?;
-    }
+    device.detach()?;
     println!(
         "seed {}: {} on a loop device over a disk that forgets (FUSE); {met}; {:.0} s, {} records acknowledged",
         options.seed,
@@ -132,6 +130,9 @@ fn run(options: &Options) -> Result<bool, String> {
     }
     let clean = found.is_ok_and(|verdict| verdict.clean() && verdict.records > 0);
     let passed = shown && clean != options.lies;
+    if passed {
+        std::fs::remove_file(&image).map_err(|e| format!("{}: {e}", image.display()))?;
+    }
     println!("{} passed, {} failed", u32::from(passed), u32::from(!passed));
     Ok(passed)
 }
@@ -152,8 +153,14 @@ impl Power<'_> {
         Ok(device)
     }
 
-    /// Cuts, and starts behind them; the last life goes on.
-    fn lives(&self, mut device: Device, broker: &mut Broker, met: &mut Met) -> Result<Device, String> {
+    /// Cuts, and starts behind them; the last life goes on. What keeps the broker from starting is told beside the device: that is what
+    /// a lying disk is found out by, and trouble with the device itself is not.
+    fn lives(
+        &self,
+        mut device: Device,
+        broker: &mut Broker,
+        met: &mut Met,
+    ) -> Result<(Device, Result<(), String>), String> {
         while met.cuts < self.options.cuts {
             std::thread::sleep(Duration::from_millis(fastrand::u64(20..900)));
             met.cut(&device)?;
@@ -165,11 +172,16 @@ impl Power<'_> {
                 broker.launch()?;
                 continue;
             }
-            met.slowest = met.slowest.max(broker.start()?);
+            match broker.start() {
+                Ok(took) => met.slowest = met.slowest.max(took),
+                Err(what) => return Ok((device, Err(what))),
+            }
         }
         broker.kill();
-        met.slowest = met.slowest.max(broker.start()?);
-        Ok(device)
+        device.detach()?;
+        device = self.on(broker)?;
+        let last = broker.start().map(|took| met.slowest = met.slowest.max(took));
+        Ok((device, last))
     }
 }
 
