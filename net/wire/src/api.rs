@@ -85,8 +85,12 @@ macro_rules! api {
                     $( api!(@read s r $f ($v) [$($n)?] [$($tag)?]); )*
                     if r.flexible {
                         r.tags(|_tag, _r| match _tag {
-                            $($( $tag if ($v).contains(&_r.version) => {
+                            $($( $tag => {
                                 _r.field = stringify!($f);
+                                // A known tag in a version that has it not is no field of the future: Kafka refuses it too.
+                                if !($v).contains(&_r.version) {
+                                    return Err($crate::WireError::Value { field: _r.field, value: $tag });
+                                }
                                 s.$f = $crate::Field::read_tagged(_r)?;
                                 Ok(true)
                             } )?)*

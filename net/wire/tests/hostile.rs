@@ -251,6 +251,22 @@ fn noise_is_refused_or_read() {
     });
 }
 
+/// A tag that only later versions have is not skipped as one of the future is. Found by fuzzing against another implementation.
+#[test]
+fn a_tag_of_another_version_is_refused() {
+    // Tag 1 of Fetch's request is the replica's state, from v15 on.
+    let mut w = Writer::new(14, true);
+    FetchRequest::default().write(&mut w);
+    let mut body = w.finish().concat();
+    assert_eq!(body.pop(), Some(0), "no tagged fields");
+    body.extend([1, 1, 0]);
+    let error = decode::<FetchRequest>(&FETCH, 14, &body).unwrap_err();
+    assert_eq!(error, WireError::Value { field: "replica_state", value: 1 });
+    let last = body.len() - 2;
+    body[last] = 99;
+    assert!(decode::<FetchRequest>(&FETCH, 14, &body).is_ok(), "one that nobody knows is skipped");
+}
+
 /// Keys say of what type they are, values in which version; what clients embed may be newer than we are.
 #[test]
 fn prefixes_are_checked() {

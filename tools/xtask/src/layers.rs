@@ -27,6 +27,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("ringmain-sim", 6),
     ("ringmain", 7),
     ("ringmain-perf", 7),
+    ("ringmain-fuzz", 7),
     ("ringmain-torture", 7),
     ("ringmain-xtask", 7),
 ];

@@ -5,6 +5,7 @@
 mod bench;
 mod check;
 mod clients;
+mod fuzz;
 mod layers;
 mod mutations;
 mod sim;
@@ -23,6 +24,7 @@ cargo xtask power [--fs xfs]        power loss on real files under load: a disk 
 cargo xtask groups RUN [...]        consumer groups under load: kills, members, many, large; `groups help` says more
 cargo xtask compaction [...]        gigabytes are compacted beside a paced producer, with a kill -9 in the middle; `--help` says more
 cargo xtask hostile [--only TEXT]   bad input and bad environments on the real process; ends with `N passed, N failed`
+cargo xtask fuzz [--minutes N]      coverage-guided fuzzing of every decoder; `--target NAME`, `--keep`, `--deep`
 cargo xtask bench [--rounds N ...]    Ringmain beside the ceiling probe, written to perf/results; `--help` names the rest
 cargo xtask mutations [NAME...]     puts known bugs back and sees that the simulator finds them";
 
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         ("groups", rest) => clients::groups(rest),
         ("compaction", rest) => clients::compaction(rest),
         ("hostile", rest) => clients::hostile(rest),
+        ("fuzz", rest) => fuzz::run(rest),
         ("mutations", rest) => mutations::run(rest),
         _ => {
             eprintln!("{USAGE}");
