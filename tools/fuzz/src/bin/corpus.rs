@@ -61,7 +61,9 @@ fn pack(target: &Target, dir: &Path) -> io::Result<()> {
     }
     inputs.sort_by(|one, other| (one.len(), one).cmp(&(other.len(), other)));
     inputs.dedup();
-    fs::write(corpus::path(target.name), corpus::pack(&inputs))
+    let path = corpus::path(target.name);
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::write(path, corpus::pack(&inputs))
 }
 
 fn run(target: &Target, files: &[&str]) -> io::Result<()> {
