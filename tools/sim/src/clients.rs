@@ -7,6 +7,7 @@ mod consumer;
 mod line;
 mod member;
 mod modern;
+mod nuisance;
 mod producer;
 mod trimmer;
 mod watcher;
@@ -17,6 +18,7 @@ pub use committer::Committer;
 pub use consumer::{Consumer, Style as ConsumerStyle};
 pub use member::Member;
 pub use modern::{Modern, SESSION_MS as MODERN_SESSION_MS};
+pub use nuisance::Nuisance;
 pub use producer::{Producer, Style as ProducerStyle};
 pub use trimmer::Trimmer;
 pub use watcher::Watcher;
@@ -41,6 +43,8 @@ pub struct Context<'a> {
     pub actions: Vec<Action>,
     /// Faults are over: finish.
     pub calm: bool,
+    /// Whoever pauses does so for this many times as long; 1 once it is calm.
+    pub pace: u64,
     /// Since then nothing that faults left behind is under way: what waits does so within its bound. Not said while a process starts or
     /// stops.
     pub quiet_since_ns: Option<u64>,
@@ -50,6 +54,8 @@ pub struct Context<'a> {
 pub enum Action {
     Connect(Link),
     Send(Link, Vec<u8>),
+    /// Sends no more, behind all that was sent; hears no more.
+    Leave(Link),
     /// Wake this client then.
     Wake(u64),
 }
@@ -91,6 +97,21 @@ pub trait Client {
     fn finished(&self, ledger: &Ledger) -> bool;
     /// What it waits for.
     fn describe(&self) -> String;
+}
+
+/// Who was taken out of a history.
+pub struct Absent;
+
+impl Client for Absent {
+    fn poll(&mut self, _: &mut Context<'_>) {}
+    fn received(&mut self, _: &mut Context<'_>, _: Link, _: &[u8]) {}
+    fn closed(&mut self, _: &mut Context<'_>, _: Link) {}
+    fn finished(&self, _: &Ledger) -> bool {
+        true
+    }
+    fn describe(&self) -> String {
+        "nobody".into()
+    }
 }
 
 /// What the admin shall make of a plan; the first topic is there from the start.

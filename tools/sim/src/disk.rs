@@ -102,6 +102,8 @@ pub struct SimDisk {
     /// Every token of this process: none comes twice, and `Flush::after` names none that never was.
     tokens: BTreeSet<(ShardId, DiskToken)>,
     submitted: u64,
+    /// Flushes that wait for writes.
+    waiting: usize,
     /// When the last operation in order completes.
     ordered_ns: u64,
     stale: Vec<Bytes>,
@@ -148,6 +150,7 @@ impl SimDisk {
             writing: BTreeSet::new(),
             tokens: BTreeSet::new(),
             submitted: 0,
+            waiting: 0,
             ordered_ns: 0,
             stale: Vec::new(),
             hostile: false,
@@ -184,7 +187,9 @@ impl SimDisk {
         let Some(work) = self.accept(shard, op.kind) else { return };
         let waits = matches!(&work, Work::Flush { after, .. } if !after.is_empty());
         self.flight.insert(operation, InFlight { shard, token: op.token, work, fails });
-        if !waits {
+        if waits {
+            self.waiting += 1;
+        } else {
             self.start(operation);
             due.push((self.completion(now_ns, random), operation));
         }
@@ -228,7 +233,7 @@ impl SimDisk {
         match &mut flying.work {
             Work::Flush { files, started, .. } => {
                 let mut snapshots = Vec::new();
-                for (at, media) in self.files.iter().enumerate() {
+                for (at, media) in self.files.iter_mut().enumerate() {
                     let inode = Inode(at as u32);
                     let own = files.contains(&inode);
                     if own || (covers && media.dirty()) {
@@ -266,6 +271,9 @@ impl SimDisk {
         (shard, token, failed): (ShardId, DiskToken, bool),
         due: &mut Vec<(u64, Operation)>,
     ) {
+        if self.waiting == 0 {
+            return;
+        }
         let mut ready = Vec::new();
         for (operation, flying) in &mut self.flight {
             if let Work::Flush { after, started: None, .. } = &mut flying.work
@@ -278,6 +286,7 @@ impl SimDisk {
                 }
             }
         }
+        self.waiting -= ready.len();
         for operation in ready {
             self.start(operation);
             due.push((self.completion(now_ns, random), operation));
@@ -475,6 +484,7 @@ impl SimDisk {
                 }
             }
         }
+        self.waiting = 0;
         self.writing.clear();
         self.open.clear();
         self.tokens.clear();

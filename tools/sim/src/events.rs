@@ -55,33 +55,15 @@ pub enum Event {
 /// One process's life: what was meant for an earlier one does not happen.
 pub type Life = u32;
 
-struct Entry {
-    at_ns: u64,
-    order: u64,
-    life: Life,
-    event: Event,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        self.order == other.order
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
-        (self.at_ns, self.order).cmp(&(other.at_ns, other.order))
-    }
-}
+/// When, in which order among those of one moment, and where the event is kept.
+type Entry = (u64, u64, usize);
 
 #[derive(Default)]
 pub struct Events {
+    /// Small entries: they are moved about far more often than events happen.
     heap: BinaryHeap<Reverse<Entry>>,
+    kept: Vec<Option<(Life, Event)>>,
+    free: Vec<usize>,
     order: u64,
     pub life: Life,
 }
@@ -89,15 +71,23 @@ pub struct Events {
 impl Events {
     pub fn push(&mut self, at_ns: u64, event: Event) {
         self.order += 1;
-        self.heap.push(Reverse(Entry { at_ns, order: self.order, life: self.life, event }));
+        let kept = Some((self.life, event));
+        let place = self.free.pop().unwrap_or(self.kept.len());
+        match self.kept.get_mut(place) {
+            Some(free) => *free = kept,
+            None => self.kept.push(kept),
+        }
+        self.heap.push(Reverse((at_ns, self.order, place)));
     }
 
     /// The next event that still counts, its time, and the life that it comes from.
     pub fn pop(&mut self) -> Option<(u64, Life, Event)> {
         loop {
-            let Reverse(entry) = self.heap.pop()?;
+            let Reverse((at_ns, _, place)) = self.heap.pop()?;
+            let (life, event) = self.kept[place].take()?;
+            self.free.push(place);
             let of_process = matches!(
-                entry.event,
+                event,
                 Event::Turn(_)
                     | Event::Disk(_)
                     | Event::Mesh(_)
@@ -107,8 +97,8 @@ impl Events {
                     | Event::Restart
                     | Event::ClientEnded { .. }
             );
-            if !of_process || entry.life == self.life {
-                return Some((entry.at_ns, entry.life, entry.event));
+            if !of_process || life == self.life {
+                return Some((at_ns, life, event));
             }
         }
     }

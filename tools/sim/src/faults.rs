@@ -2,7 +2,14 @@
 
 use ringmain_types::Limits;
 
+use crate::less::Less;
 use crate::random::Random;
+
+/// Seeds below this draw what they always drew: the old failures and the table of mutations name them. Fresh ones lie above it.
+pub const WIDE_FROM: u64 = 1 << 32;
+/// No rarer than a broker may be told to.
+const RETENTION_CHECK_MS_MAX: u64 = 300_000;
+const COMPACTION_CHECK_MS_MAX: u64 = 60_000;
 
 /// Drawn once a seed. Swarm testing (Groce et al., 2012): half of the faults are off in each run, so that runs differ in kind, not
 /// only in order. Rot is to come (the issue on the hostile world).
@@ -23,6 +30,7 @@ pub struct Faults {
     pub wall_jump_ns: u64,
     pub pause_ns: u64,
     pub disk_full_ns: u64,
+    pub wide: Wide,
     /// How often each may happen.
     pub each_max: u32,
 }
@@ -37,6 +45,47 @@ pub struct DiskErrors {
     pub other: f32,
 }
 
+/// What only seeds from `WIDE_FROM` on draw.
+#[derive(Clone, Copy, Debug)]
+pub struct Wide {
+    /// Everybody takes this many times as long between two deeds, and faults are as far apart: hours, in which what idles and what is
+    /// looked after once a minute comes into play. 1: none of that.
+    pub pace: u64,
+    /// Mean time between two, as those of `Faults`.
+    pub freeze_ns: u64,
+    /// Chances that a connection's client reads slowly, and that it sends in small pieces.
+    pub slow: f32,
+    pub dribbles: f32,
+    pub nuisances: u32,
+}
+
+impl Default for Wide {
+    fn default() -> Wide {
+        Wide { pace: 1, freeze_ns: 0, slow: 0.0, dribbles: 0.0, nuisances: 0 }
+    }
+}
+
+impl Wide {
+    /// From numbers of their own.
+    fn draw(seed: u64) -> Wide {
+        let mut random = Random::new(seed ^ 0x7769_6465);
+        if seed < WIDE_FROM {
+            return Wide::default();
+        }
+        let mut often = |odds: f32| random.chance(odds);
+        let (paced, freezes, slow, dribbles, annoyed) = (often(0.5), often(0.5), often(0.4), often(0.4), often(0.4));
+        // As many of each order of magnitude; a day is the least that a tombstone of these histories may have to stay.
+        let pace = if paced { 10u64.pow(random.between(1, 5) as u32) / random.between(1, 10) } else { 1 };
+        Wide {
+            pace: pace.max(1),
+            freeze_ns: if freezes { random.between(10, 300) * 1_000_000 } else { 0 },
+            slow: if slow { random.between(5, 60) as f32 / 100.0 } else { 0.0 },
+            dribbles: if dribbles { random.between(5, 60) as f32 / 100.0 } else { 0.0 },
+            nuisances: if annoyed { random.between(1, 3) as u32 } else { 0 },
+        }
+    }
+}
+
 /// The kinds of faults that strike at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strike {
@@ -47,8 +96,36 @@ pub enum Strike {
     WallJump,
     /// One core does not run for a while: its thread was not scheduled.
     Pause,
+    /// No core does: the process was stopped, or its machine.
+    Freeze,
     /// No space on the device for a while.
     DiskFull,
+}
+
+impl Strike {
+    pub const ALL: [Strike; 8] = [
+        Strike::Kill,
+        Strike::PowerLoss,
+        Strike::CleanStop,
+        Strike::Vanish,
+        Strike::WallJump,
+        Strike::Pause,
+        Strike::Freeze,
+        Strike::DiskFull,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Strike::Kill => "kills",
+            Strike::PowerLoss => "power losses",
+            Strike::CleanStop => "clean stops",
+            Strike::Vanish => "vanishing clients",
+            Strike::WallJump => "jumps of the wall clock",
+            Strike::Pause => "paused shards",
+            Strike::Freeze => "paused processes",
+            Strike::DiskFull => "full disks",
+        }
+    }
 }
 
 impl Faults {
@@ -77,6 +154,7 @@ impl Faults {
             wall_jump_ns,
             pause_ns,
             disk_full_ns,
+            wide: Wide::default(),
             each_max: 4,
         }
     }
@@ -91,7 +169,25 @@ impl Faults {
         }
     }
 
-    pub fn strikes(&self) -> [(Strike, u64); 7] {
+    /// With what wide seeds have beside.
+    fn widened(mut self, wide: Wide) -> Faults {
+        let means = [
+            &mut self.kill_ns,
+            &mut self.power_loss_ns,
+            &mut self.clean_stop_ns,
+            &mut self.vanish_ns,
+            &mut self.wall_jump_ns,
+            &mut self.pause_ns,
+            &mut self.disk_full_ns,
+        ];
+        for mean in means {
+            *mean *= wide.pace;
+        }
+        self.wide = Wide { freeze_ns: wide.freeze_ns * wide.pace, ..wide };
+        self
+    }
+
+    pub fn strikes(&self) -> [(Strike, u64); 8] {
         [
             (Strike::Kill, self.kill_ns),
             (Strike::PowerLoss, self.power_loss_ns),
@@ -100,6 +196,7 @@ impl Faults {
             (Strike::WallJump, self.wall_jump_ns),
             (Strike::Pause, self.pause_ns),
             (Strike::DiskFull, self.disk_full_ns),
+            (Strike::Freeze, self.wide.freeze_ns),
         ]
     }
 }
@@ -128,6 +225,8 @@ pub struct Plan {
     /// Power is cut at this point: each submission and each completion of a disk operation is one.
     pub cut_at: Option<u64>,
     pub work: Work,
+    /// Taken out of all that.
+    pub less: Less,
 }
 
 #[derive(Clone, Debug)]
@@ -141,6 +240,7 @@ pub struct Work {
     pub trims: u32,
     /// Long polls over all shards.
     pub watchers: u32,
+    pub nuisances: u32,
     pub groups: Groups,
     pub values: (u64, u64),
 }
@@ -189,9 +289,18 @@ impl Groups {
 }
 
 impl Plan {
+    /// How many clients the history has, auditors apart.
+    pub fn clients(&self) -> usize {
+        let work = &self.work;
+        let others = 1 + u32::from(work.trims > 0);
+        let drawn = work.producers + work.consumers + work.churns + work.watchers + work.nuisances;
+        (others + drawn + work.groups.clients()) as usize
+    }
+
     pub fn draw(seed: u64) -> Plan {
         let mut random = Random::new(seed);
-        let faults = Faults::draw(&mut random);
+        let wide = Wide::draw(seed);
+        let faults = Faults::draw(&mut random).widened(wide);
         let mut limits = Limits::tiny();
         limits.segment_bytes_max = (8 << 10) << random.below(4);
         if random.chance(0.1) {
@@ -206,7 +315,7 @@ impl Plan {
                 *bytes /= 1 + random.below(4);
             }
         }
-        let work = Work {
+        let mut work = Work {
             topics: random.between(1, 3) as u32,
             partitions_max: random.between(1, 4),
             producers: random.between(1, 3) as u32,
@@ -215,22 +324,30 @@ impl Plan {
             churn_rounds: random.between(1, 4) as u32,
             trims: if random.chance(0.3) { random.between(1, 4) as u32 } else { 0 },
             watchers: Random::new(seed ^ 0x0077_6174_6368).below(3).saturating_sub(1) as u32,
+            nuisances: wide.nuisances,
             groups: Groups::draw(seed),
             values: (10, 120),
         };
+        if wide.pace > 1 {
+            // Those who beat every few milliseconds, and who wait for a poll, are of the short histories.
+            (work.groups, work.watchers) = (Groups::default(), 0);
+            limits.retention_check_ms = (limits.retention_check_ms * wide.pace).min(RETENTION_CHECK_MS_MAX);
+            limits.compaction_check_ms = (limits.compaction_check_ms * wide.pace).min(COMPACTION_CHECK_MS_MAX);
+        }
         // Who is kept out for as long as connections may idle is no failure: groups bring room for their own, and for those that vanish.
-        limits.connections_max += 2 * work.groups.clients() + 4 * work.watchers;
+        limits.connections_max += 2 * work.groups.clients() + 4 * work.watchers + 4 * work.nuisances;
         Plan {
             seed,
             shards: [1, 2, 2, 2, 3][random.below(5) as usize],
             limits,
             tight,
             faults,
-            chaos_ns: random.between(100, 600) * 1_000_000,
+            chaos_ns: random.between(100, 600) * 1_000_000 * wide.pace,
             flush_covers: random.chance(0.7),
             reshards: random.chance(0.3),
             cut_at: None,
             work,
+            less: Less::default(),
         }
     }
 
@@ -245,6 +362,7 @@ impl Plan {
             churn_rounds: 1,
             trims: 1,
             watchers: 0,
+            nuisances: 0,
             groups: Groups { committers: 1, commits: 10, ..Groups::default() },
             values: (15, 25),
         };

@@ -150,10 +150,12 @@ impl SimHands<'_> {
                 };
                 outside.digest.number(u64::from(connection.slot) << 32 | u64::from(connection.generation));
                 outside.digest.bytes(&bytes);
-                let sent = outside.now_ns + outside.network.latency(&mut outside.random);
+                let lag_ns = outside.network.lag(connection);
+                let sent = outside.now_ns + lag_ns + outside.network.latency(&mut outside.random);
                 outside.events.push(sent, Event::Sent { connection, bytes: bytes.len() });
                 let Some((link, client)) = outside.network.client(connection) else { return };
-                if let Some(at) = outside.network.client_at(outside.now_ns, &mut outside.random, connection) {
+                let read_ns = outside.now_ns + lag_ns;
+                if let Some(at) = outside.network.client_at(read_ns, &mut outside.random, connection) {
                     outside.events.push(at, Event::ToClient { client, link, bytes });
                 }
             }

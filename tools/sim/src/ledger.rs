@@ -16,6 +16,8 @@
 //! | an acknowledged topic keeps its id | `topic_id` |
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
 
 use ringmain_types::{ErrorCode, Offset, Partition, ProducerId, TopicId};
 
@@ -27,10 +29,17 @@ use crate::value::ValueId;
 pub struct TopicNumber(pub u32);
 
 /// One partition of one life of a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub topic: TopicNumber,
     pub index: i32,
+}
+
+/// As short as it stands in nearly every line of a history.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "topic {}/{}", self.topic.0, self.index)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +113,8 @@ pub struct Ledger {
     topics: BTreeMap<TopicNumber, Topic>,
     ids: BTreeMap<TopicId, TopicNumber>,
     logs: BTreeMap<Key, Log>,
+    /// Of `logs`, those of topics that are nobody's own: asked for all the time.
+    shared: Rc<[Key]>,
     meant: BTreeMap<ValueId, Key>,
     producers: BTreeSet<ProducerId>,
     /// Which of its connections a plain producer sent a value on.
@@ -165,6 +176,7 @@ impl Ledger {
     }
 
     pub fn reach(&mut self, what: &'static str) {
+        debug_assert!(crate::coverage::STATES.contains(&what), "{what} is not in the list: nobody would miss it");
         *self.reached.entry(what).or_default() += 1;
     }
 
@@ -226,6 +238,7 @@ impl Ledger {
             self.logs.insert(Key { topic: number, index }, Log::default());
         }
         self.topics.insert(number, topic);
+        self.share();
         number
     }
 
@@ -234,6 +247,7 @@ impl Ledger {
         for index in 0..partitions {
             self.logs.entry(Key { topic: number, index }).or_default();
         }
+        self.share();
     }
 
     pub fn topic(&self, number: TopicNumber) -> &Topic {
@@ -249,13 +263,19 @@ impl Ledger {
     }
 
     /// Partitions that everybody may use.
-    pub fn shared(&self) -> Vec<Key> {
-        self.logs.keys().filter(|key| !self.topics[&key.topic].private).copied().collect()
+    pub fn shared(&self) -> Rc<[Key]> {
+        self.shared.clone()
+    }
+
+    /// `logs` or `topics` have changed.
+    fn share(&mut self) {
+        self.shared = self.logs.keys().filter(|key| !self.topics[&key.topic].private).copied().collect();
     }
 
     /// Everything of this topic is gone and nobody will ask for it again.
     pub fn forget(&mut self, number: TopicNumber) {
         self.logs.retain(|key, _| key.topic != number);
+        self.share();
     }
 
     /// Behind the last offset that was acknowledged or read: what any later answer must reach.

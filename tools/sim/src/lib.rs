@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod clients;
+mod coverage;
 mod digest;
 mod disk;
 mod events;
@@ -11,6 +12,7 @@ mod faults;
 mod groups;
 mod hands;
 mod ledger;
+mod less;
 mod mesh;
 mod network;
 mod random;
@@ -19,7 +21,9 @@ mod trace;
 mod value;
 mod world;
 
+pub use coverage::{Fault, STATES};
 pub use disk::Counts;
-pub use faults::{Faults, Groups, Plan, Strike, Work};
-pub use trace::Trace;
+pub use faults::{Faults, Groups, Plan, Strike, WIDE_FROM, Wide, Work};
+pub use less::{CALMED, Less};
+pub use trace::{Trace, kept};
 pub use world::{Report, Violation, World};

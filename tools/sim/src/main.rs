@@ -4,17 +4,23 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use ringmain_sim::{Plan, Report, Strike, Trace, Violation, World};
+use ringmain_sim::{Less, Plan, Report, Trace, Violation, WIDE_FROM, World};
+
+mod shrink;
+mod tally;
+
+use tally::Tally;
 
 const USAGE: &str = "\
 --seed N [--cut P]    one history, readable; with its power cut at point P
+--seed N --less WHAT  what a shrunk one left of it
+--shrink N [SECONDS]  makes a failing history smaller while it fails, for two minutes, and shows what is left
 --seeds FROM..TO      these, on all cores
 --count K             K seeds from a random start
 --cuts [--seed N]     a short history, once for every point at which power can be cut
@@ -24,6 +30,8 @@ const USAGE: &str = "\
 const TWICE_EVERY: u64 = 16;
 /// More than these are not worth the wait.
 const FAILURES_MAX: usize = 5;
+
+const SHRINK_SECONDS: u64 = 120;
 
 /// Of the short history whose power is cut at every point: compaction replaces segments in it, and a topic comes and goes.
 const CUTS_SEED: u64 = 2;
@@ -48,6 +56,13 @@ fn main() -> ExitCode {
         ["--seed", seed] => number(seed).is_some_and(|seed| show(Plan::draw(seed))),
         ["--seed", seed, "--cut", point] => {
             number(seed).zip(number(point)).is_some_and(|(seed, point)| show(Plan::cut(seed, point)))
+        }
+        ["--seed", seed, "--less", less] => {
+            number(seed).zip(Less::parse(less)).is_some_and(|(seed, less)| show(shrink::plan(seed, &less)))
+        }
+        ["--shrink", seed] => number(seed).is_some_and(|seed| shrunk(seed, SHRINK_SECONDS)),
+        ["--shrink", seed, seconds] => {
+            number(seed).zip(number(seconds)).is_some_and(|(seed, seconds)| shrunk(seed, seconds))
         }
         ["--seeds", range] => range
             .split_once("..")
@@ -77,7 +92,7 @@ fn old_failures() -> Vec<u64> {
 fn fresh(count: u64) -> bool {
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     // Short enough to be typed.
-    let base = clock.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let base = WIDE_FROM + (clock.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32);
     println!("seeds {base}..{}", base + count);
     many(&(base..base + count).collect::<Vec<_>>())
 }
@@ -91,12 +106,16 @@ fn run(plan: Plan, trace: Trace) -> Result<Report, Violation> {
     })
 }
 
+fn shrunk(seed: u64, seconds: u64) -> bool {
+    shrink::shrink(seed, Duration::from_secs(seconds), &|plan, trace| run(plan, trace).err())
+}
+
 fn show(plan: Plan) -> bool {
     println!(
         "seed {}: {} shards, {:?}, flush covers others: {}",
         plan.seed, plan.shards, plan.faults, plan.flush_covers
     );
-    match run(plan, Trace { on: true }) {
+    match run(plan, Trace::Printed) {
         Ok(report) => {
             println!("digest {:016x}, {} steps, {} points", report.digest, report.steps, report.points);
             println!(
@@ -118,89 +137,6 @@ fn print_violation(violation: &Violation) {
     println!("  {}", violation.text.trim_end().replace('\n', "\n  "));
 }
 
-/// What many histories have covered.
-#[derive(Default)]
-struct Tally {
-    histories: u64,
-    steps: u64,
-    virtual_ns: u64,
-    acked: u64,
-    read: u64,
-    starts: u64,
-    reshards: u64,
-    mesh: u64,
-    operations: u64,
-    flushes: u64,
-    stalls: u64,
-    reordered: u64,
-    spared: u64,
-    reused: u64,
-    strikes: BTreeMap<Strike, u64>,
-    reached: BTreeMap<&'static str, u64>,
-    slowest_ns: BTreeMap<&'static str, u64>,
-}
-
-impl Tally {
-    fn add(&mut self, report: &Report) {
-        self.histories += 1;
-        self.steps += report.steps;
-        self.virtual_ns += report.virtual_ns;
-        self.acked += report.acked;
-        self.read += report.read;
-        self.starts += u64::from(report.starts);
-        self.reshards += u64::from(report.reshards);
-        self.mesh += report.mesh;
-        self.operations += report.disk.operations;
-        self.flushes += report.disk.flushes;
-        self.stalls += report.disk.stalls;
-        self.reordered += report.disk.reordered;
-        self.spared += report.disk.spared;
-        self.reused += report.disk.reused;
-        for (strike, count) in &report.strikes {
-            *self.strikes.entry(*strike).or_default() += u64::from(*count);
-        }
-        for (what, count) in &report.reached {
-            *self.reached.entry(what).or_default() += count;
-        }
-        for (name, ns) in &report.slowest_ns {
-            let slowest = self.slowest_ns.entry(name).or_default();
-            *slowest = (*slowest).max(*ns);
-        }
-    }
-
-    fn print(&self, started: Instant) {
-        let seconds = started.elapsed().as_secs_f64().max(1e-9);
-        println!(
-            "{} histories in {seconds:.1} s ({:.0}/s), {} steps, {} virtual s ({:.1} virtual s a second)",
-            self.histories,
-            self.histories as f64 / seconds,
-            self.steps,
-            self.virtual_ns / 1_000_000_000,
-            self.virtual_ns as f64 / 1e9 / seconds
-        );
-        let strikes: Vec<_> = self.strikes.iter().map(|(strike, count)| format!("{strike:?} {count}")).collect();
-        println!(
-            "covered: {} acked, {} read, {} starts, {} with other shards; {}; disk {} operations, {} flushes, {} stalls, {} reordered, {} files made spare, {} used again; mesh {}",
-            self.acked,
-            self.read,
-            self.starts,
-            self.reshards,
-            strikes.join(", "),
-            self.operations,
-            self.flushes,
-            self.stalls,
-            self.reordered,
-            self.spared,
-            self.reused,
-            self.mesh
-        );
-        let reached: Vec<_> = self.reached.iter().map(|(what, count)| format!("{what} {count}")).collect();
-        println!("reached: {}", reached.join(", "));
-        let slowest = self.slowest_ns.iter().map(|(name, ns)| format!("{name} {:.0}", *ns as f64 / 1e6));
-        println!("slowest in peace, ms beyond what was to wait: {}", slowest.collect::<Vec<_>>().join(", "));
-    }
-}
-
 /// Runs `job` for 0.. on all cores until it says that there are no more, or enough have failed.
 fn spread(
     job: impl Fn(u64) -> Option<Result<Report, (String, Violation)>> + Sync,
@@ -213,10 +149,12 @@ fn spread(
         for _ in 0..threads {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
+                    let began = Instant::now();
                     let Some(result) = job(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                    let took = began.elapsed();
                     let mut outcome = outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     match result {
-                        Ok(report) => outcome.0.add(&report),
+                        Ok(report) => outcome.0.add(&report, took),
                         Err((command, violation)) => {
                             println!("{command}");
                             print_violation(&violation);

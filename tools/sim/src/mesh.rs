@@ -27,6 +27,8 @@ pub struct SimMesh {
     /// Answered with `Waiting` or `Parked`: one `Ready` or `Late` may follow.
     watched: BTreeSet<(CallId, ShardId)>,
     pub messages: u64,
+    /// How often a pair of shards came to have as many unanswered calls as it may.
+    pub full: u64,
 }
 
 #[derive(Default)]
@@ -46,6 +48,7 @@ impl SimMesh {
             answered: BTreeSet::new(),
             watched: BTreeSet::new(),
             messages: 0,
+            full: 0,
         }
     }
 
@@ -81,6 +84,7 @@ impl SimMesh {
                 }
                 let count = self.unanswered.entry((from, to)).or_default();
                 *count += 1;
+                self.full += u64::from(*count == self.calls_max);
                 if *count > self.calls_max {
                     return Err(format!("{count} unanswered calls from shard {} to {}", from.0, to.0));
                 }

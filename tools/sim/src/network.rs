@@ -26,6 +26,10 @@ struct Connection {
     sending: Option<Vec<Buf>>,
     /// A `Readable` waits in the shard's inbox.
     readable: bool,
+    /// The client takes its time to read.
+    slow: bool,
+    /// What it sends comes in small pieces.
+    dribbles: bool,
     /// Bytes of each direction arrive in order.
     to_server_ns: u64,
     to_client_ns: u64,
@@ -42,10 +46,28 @@ pub struct Manner {
     pub latency_ns: (u64, u64),
     /// Chance that what arrives is handed over in two parts.
     pub split: f32,
+    /// Chances that a client reads slowly, and that it sends in small pieces.
+    pub slow: f32,
+    pub dribbles: f32,
 }
+
+/// How much later a slow reader reads.
+const LAG_NS: (u64, u64) = (1_000_000, 200_000_000);
+/// Of one that dribbles: how many of its requests do, the time between two pieces, and how many pieces there are at most.
+const DRIBBLED: f32 = 0.3;
+const DRIBBLE_NS: (u64, u64) = (1_000, 300_000);
+const PIECES_MAX: usize = 40;
 
 pub struct Network {
     manner: Manner,
+    /// Of what not every history has: those without are what they were before there was any.
+    random: Random,
+    /// No client is slow any more.
+    pub calm: bool,
+    /// Sends that a slow client took its time for, requests that came in pieces, and receptions cut in two, so far.
+    pub slow: u64,
+    pub dribbled: u64,
+    pub split: u64,
     connections: BTreeMap<ConnectionId, Connection>,
     links: BTreeMap<Link, ConnectionId>,
     /// Per shard: slots in use, and the generation of each slot.
@@ -53,9 +75,14 @@ pub struct Network {
 }
 
 impl Network {
-    pub fn new(manner: Manner, shards: u16) -> Network {
+    pub fn new(manner: Manner, shards: u16, random: Random) -> Network {
         Network {
             manner,
+            random,
+            calm: false,
+            slow: 0,
+            dribbled: 0,
+            split: 0,
             connections: BTreeMap::new(),
             links: BTreeMap::new(),
             slots: vec![Vec::new(); usize::from(shards)],
@@ -75,9 +102,13 @@ impl Network {
         slots[slot].0 = true;
         slots[slot].1 += 1;
         let id = ConnectionId { shard, slot: slot as u32, generation: slots[slot].1 };
+        let (slow, dribbles) = (self.random.chance(self.manner.slow), self.random.chance(self.manner.dribbles));
+        let (slow, dribbles) = (slow && !self.calm, dribbles && !self.calm);
         let connection = Connection {
             link,
             client,
+            slow,
+            dribbles,
             arrived: VecDeque::new(),
             eof: false,
             want: Wanted::Nothing,
@@ -106,6 +137,37 @@ impl Network {
         let connection = self.connections.get_mut(self.links.get(&link)?)?;
         connection.to_server_ns = (connection.to_server_ns + 1).max(now_ns + latency);
         Some(connection.to_server_ns)
+    }
+
+    /// As `server_at`, in the pieces in which they arrive.
+    pub fn pieces(&mut self, now_ns: u64, random: &mut Random, link: Link, bytes: Vec<u8>) -> Vec<(u64, Vec<u8>)> {
+        let Some(mut at_ns) = self.server_at(now_ns, random, link) else { return Vec::new() };
+        let Some(connection) = self.links.get(&link).and_then(|id| self.connections.get_mut(id)) else {
+            return Vec::new();
+        };
+        if !connection.dribbles || self.calm || !self.random.chance(DRIBBLED) {
+            return vec![(at_ns, bytes)];
+        }
+        self.dribbled += 1;
+        // Many single bytes, and no more pieces than the history can bear.
+        let least = bytes.len().div_ceil(PIECES_MAX);
+        let mut pieces = Vec::new();
+        for piece in bytes.chunks(least) {
+            pieces.push((at_ns, piece.to_vec()));
+            connection.to_server_ns = at_ns;
+            at_ns += self.random.skewed(DRIBBLE_NS.0, DRIBBLE_NS.1);
+        }
+        pieces
+    }
+
+    /// How much later than others this client reads what is sent now.
+    pub fn lag(&mut self, id: ConnectionId) -> u64 {
+        let slow = self.connections.get(&id).is_some_and(|connection| connection.slow);
+        if !slow || self.calm {
+            return 0;
+        }
+        self.slow += 1;
+        self.random.skewed(LAG_NS.0, LAG_NS.1)
     }
 
     pub fn client_at(&mut self, now_ns: u64, random: &mut Random, id: ConnectionId) -> Option<u64> {
@@ -154,12 +216,13 @@ impl Network {
         }
         if count > 1 && random.chance(self.manner.split) {
             count = random.between(1, count as u64 - 1) as usize;
+            self.split += 1;
         }
         match std::mem::replace(&mut connection.want, Wanted::Nothing) {
             Wanted::Nothing => return false,
             Wanted::Any => {
                 connection.want = Wanted::Any;
-                let lent: Vec<u8> = connection.arrived.drain(..count).collect();
+                let lent = connection.take(count);
                 // Some drivers give what others lend.
                 let incoming = match lent.len() % 2 {
                     0 => Incoming::Lent(&lent),
@@ -169,9 +232,7 @@ impl Network {
             }
             Wanted::Direct { mut into, bytes } => {
                 let count = count.min(bytes);
-                for (to, from) in into.spare_mut().iter_mut().zip(connection.arrived.drain(..count)) {
-                    *to = from;
-                }
+                into.spare_mut()[..count].copy_from_slice(&connection.take(count));
                 into.advance(count);
                 step(Input::Received { connection: id, incoming: Incoming::Direct(into) });
             }
@@ -185,7 +246,7 @@ impl Network {
         if connection.sending.is_some() {
             return Err(format!("two sends under way on {id:?}"));
         }
-        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let bytes = parts.concat();
         if bytes.is_empty() {
             return Err(format!("an empty send on {id:?}"));
         }
@@ -212,6 +273,13 @@ impl Network {
 }
 
 impl Connection {
+    /// The first `count` bytes that arrived.
+    fn take(&mut self, count: usize) -> Vec<u8> {
+        let taken = self.arrived.make_contiguous()[..count].to_vec();
+        self.arrived.drain(..count);
+        taken
+    }
+
     fn wake(&mut self) -> bool {
         let there = !self.arrived.is_empty() || self.eof;
         let ready = there && !self.readable && !matches!(self.want, Wanted::Nothing);

@@ -1,10 +1,18 @@
 //! The values that clients write: each one unique, and each byte of it known from its name.
 
+use std::fmt;
+
 /// Names one value for ever: who wrote it, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ValueId {
     pub client: u32,
     pub number: u32,
+}
+
+impl fmt::Debug for ValueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}'s #{}", self.client, self.number)
+    }
 }
 
 const HEAD_BYTES: usize = 12;

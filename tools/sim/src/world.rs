@@ -15,6 +15,7 @@ use ringmain_shard::{Effects, Note, Shard, turn};
 use ringmain_types::{ErrorCode, Instant, Now, Offset, Partition, ShardId, WallMs};
 
 use crate::clients::{self, Action, Client, Context};
+use crate::coverage::{self, Fault, Hits};
 use crate::digest::Digest;
 use crate::disk::{self, SimDisk};
 use crate::events::{Event, Events};
@@ -66,8 +67,11 @@ pub struct Report {
     pub starts: u32,
     /// Starts with another number of shards.
     pub reshards: u32,
+    /// Everybody took his time.
+    pub paced: bool,
     pub strikes: BTreeMap<Strike, u32>,
-    /// Faults that came to something, and states that are worth reaching.
+    pub faults: Vec<Fault>,
+    /// States that are worth reaching.
     pub reached: BTreeMap<&'static str, u64>,
     /// By request: the slowest while faults were quiet, beyond what it wished to wait.
     pub slowest_ns: BTreeMap<&'static str, u64>,
@@ -141,14 +145,19 @@ impl World {
             reordered: faults.completions_reordered,
             errors: faults.disk_errors,
         };
-        let network = network::Manner { latency_ns: faults.network_latency_ns, split: faults.bytes_split };
+        let network = network::Manner {
+            latency_ns: faults.network_latency_ns,
+            split: faults.bytes_split,
+            slow: faults.wide.slow,
+            dribbles: faults.wide.dribbles,
+        };
         let mut outside = Outside {
             now_ns: 1_000_000_000,
-            random: random.fork(),
+            random: course(&mut random, plan.less.salt),
             events: Events::default(),
             disk: SimDisk::new(manner),
             mesh: SimMesh::new(faults.mesh_delay_ns, plan.limits.calls_inflight_max),
-            network: Network::new(network, SHARDS_MAX),
+            network: Network::new(network, SHARDS_MAX, Random::new(plan.seed ^ 0x006e_6574_776f_726b)),
             digest: Digest::default(),
             trace,
             points: 0,
@@ -158,15 +167,17 @@ impl World {
         };
         let start_ns = outside.now_ns;
         outside.events.push(start_ns, Event::Start);
-        outside.events.push(start_ns + plan.chaos_ns, Event::Calm);
+        let chaos_ns = plan.less.chaos_us.map_or(plan.chaos_ns, |less| plan.chaos_ns.min(less * 1_000));
+        outside.events.push(start_ns + chaos_ns, Event::Calm);
         outside.disk.hostile = true;
         let clients = cast(&plan, &mut random, start_ns);
         for client in 0..clients.len() {
             outside.events.push(start_ns + random.below(5_000_000), Event::Wake { client });
         }
-        for (strike, mean_ns) in faults.strikes() {
-            if mean_ns > 0 {
-                outside.events.push(start_ns + random.below(2 * mean_ns), Event::Strike(strike));
+        for (strike, mean_ns) in faults.strikes().into_iter().filter(|(_, mean_ns)| *mean_ns > 0) {
+            let at = start_ns + random.below(2 * mean_ns);
+            if !plan.less.strikes.contains(&strike) {
+                outside.events.push(at, Event::Strike(strike));
             }
         }
         World {
@@ -211,10 +222,24 @@ impl World {
             ("failed names and sizes", counts.other_errors),
             ("blocks dropped by failed flushes", counts.dropped_blocks),
             ("no space", counts.no_space),
+            ("files made spare", counts.spared),
+            ("spare files used again", counts.reused),
+            ("a pair of shards with no slot left", self.outside.mesh.full),
         ];
         let mut reached = std::mem::take(&mut self.ledger.reached);
         reached.extend(disk.into_iter().filter(|(_, count)| *count > 0));
+        let network = &self.outside.network;
+        let hits = Hits {
+            reshards: u64::from(self.report.reshards),
+            split: network.split,
+            slow: network.slow,
+            dribbled: network.dribbled,
+            nuisances: reached.iter().filter(|(what, _)| what.starts_with("nuisances")).map(|(_, count)| count).sum(),
+            mesh: self.outside.mesh.messages,
+        };
         Ok(Report {
+            faults: coverage::faults(&self.plan, &self.report.strikes, counts, hits),
+            paced: self.plan.faults.wide.pace > 1,
             reached,
             slowest_ns: std::mem::take(&mut self.ledger.slowest_ns),
             digest: digest.0,
@@ -321,6 +346,7 @@ impl World {
             Event::Space => self.outside.disk.full = false,
             Event::Calm => {
                 (self.outside.disk.hostile, self.outside.disk.full) = (false, false);
+                self.outside.network.calm = true;
                 let was_full = self.report.strikes.contains_key(&Strike::DiskFull);
                 self.quiet_since_ns = self.outside.now_ns + if was_full { AFTERMATH_FULL_NS } else { AFTERMATH_NS };
                 self.phase(Phase::Calm);
@@ -450,6 +476,16 @@ impl World {
             Note::Request { error, .. } if error != ErrorCode::None => {
                 self.ledger.reach("requests answered with an error")
             }
+            Note::NoSpace { .. } => self.ledger.reach("logs without space"),
+            Note::Closed { why, .. } => self.ledger.reach(match why {
+                Close::Idle => "closed: idle",
+                Close::Slow => "closed: slow",
+                Close::Memory => "closed: for memory",
+                Close::Protocol(_) => "closed: no protocol of ours",
+                Close::TooLarge { .. } => "closed: too large a frame",
+                Close::TooMany => "closed: too many connections",
+                _ => "closed: others",
+            }),
             Note::Acked { base, next, .. } if base >= next => {
                 self.ledger.fail("an ack is of something", format!("{base:?}..{next:?}"));
             }
@@ -492,6 +528,7 @@ impl World {
             next_link: &mut self.next_link,
             actions: Vec::new(),
             calm: self.phase > Phase::Chaos,
+            pace: if self.phase > Phase::Chaos { 1 } else { self.plan.faults.wide.pace },
             quiet_since_ns,
         };
         let who = &mut self.clients[client];
@@ -515,8 +552,13 @@ impl World {
                 outside.events.push(at, Event::ClientClosed { client, link });
             }
             Action::Send(link, bytes) => {
-                if let Some(at) = outside.network.server_at(outside.now_ns, &mut outside.random, link) {
+                for (at, bytes) in outside.network.pieces(outside.now_ns, &mut outside.random, link, bytes) {
                     outside.events.push(at, Event::ToServer { link, bytes });
+                }
+            }
+            Action::Leave(link) => {
+                if let Some(connection) = outside.network.find(link) {
+                    self.leave(connection);
                 }
             }
             Action::Wake(at) => outside.events.push(at, Event::Wake { client }),
@@ -575,6 +617,13 @@ impl World {
                 let core = self.outside.random.below(self.cores.len() as u64) as usize;
                 let length = self.outside.random.skewed(1_000_000, 300_000_000);
                 self.cores[core].paused_until_ns = self.outside.now_ns + length;
+            }
+            Strike::Freeze if self.running => {
+                self.hit(strike);
+                let until_ns = self.outside.now_ns + self.outside.random.skewed(1_000_000, 300_000_000);
+                for core in &mut self.cores {
+                    core.paused_until_ns = core.paused_until_ns.max(until_ns);
+                }
             }
             Strike::DiskFull => {
                 self.hit(strike);
@@ -669,21 +718,46 @@ fn properties(groups: &Groups) -> BTreeMap<String, String> {
     properties
 }
 
-/// The clients of a plan.
+/// The numbers that a history's course is drawn from.
+fn course(random: &mut Random, salt: Option<u64>) -> Random {
+    let mut course = random.fork();
+    if let Some(salt) = salt {
+        course = Random::new(course.next() ^ salt);
+    }
+    course
+}
+
+/// The clients of a plan; who is taken out keeps his place and does nothing.
 fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>> {
+    let mut clients = all_clients(plan, random, start_ns);
+    for at in plan.less.clients.iter().filter(|at| **at > 0) {
+        if let Some(client) = clients.get_mut(*at) {
+            *client = Box::new(clients::Absent);
+        }
+    }
+    clients
+}
+
+fn all_clients(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>> {
     let work = &plan.work;
     let mut clients: Vec<Box<dyn Client>> = Vec::new();
     let wishes = clients::wishes(random, work.topics, work.partitions_max, start_ns, plan);
     // Who reads what compaction replaces meanwhile begins again and again.
     let rereads = wishes.iter().any(|wish| wish.compacted.is_some()) && Random::new(plan.seed ^ 0x72_6577).chance(0.5);
-    clients.push(Box::new(clients::Admin::new(wishes)));
+    let wishes = wishes.into_iter().enumerate().filter(|(at, _)| *at == 0 || !plan.less.topics.contains(at));
+    clients.push(Box::new(clients::Admin::new(wishes.map(|(_, wish)| wish).collect())));
     for id in 0..work.producers {
-        let style = clients::producer_style(random, work.values);
+        let mut style = clients::producer_style(random, work.values);
+        style.values = plan.less.values.map_or(style.values, |less| style.values.min(less as u32));
         clients.push(Box::new(clients::Producer::new(100 + id, style)));
     }
     for _ in 0..work.consumers {
         let mut style = clients::consumer_style(random);
         style.rewind = if rereads { 0.3 } else { style.rewind };
+        if plan.faults.wide.pace > 1 {
+            // Whoever reads without a pause would do nothing else for hours.
+            style.pause_ns = style.pause_ns.max(4_000_000);
+        }
         clients.push(Box::new(clients::Consumer::new(style)));
     }
     for id in 0..work.churns {
@@ -696,6 +770,7 @@ fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>>
     for number in 0..work.watchers {
         clients.push(Box::new(clients::Watcher::new(number, 20, WATCHES)));
     }
+    clients.extend((0..work.nuisances).map(|_| Box::<clients::Nuisance>::default() as Box<dyn Client>));
     let groups = work.groups;
     for number in 0..groups.committers {
         clients.push(Box::new(clients::Committer::new(number, groups.commits, random.skewed(100_000, 20_000_000))));

@@ -18,6 +18,7 @@ cargo xtask check                   format, clippy, layers, tests, simulator; en
 cargo xtask layers                  no arrow points up, and no hands are reached from the rules
 cargo xtask sim --seed N            one history of the simulator, readable
 cargo xtask sim --seeds FROM..TO    many, on both cores; or --count K from a random start; or --cuts (power cut at every operation)
+cargo xtask sim --shrink N           makes a failing history smaller while it fails, and shows what is left
 cargo xtask conformance             real clients with asserted results: kcat, Kafka's tools, librdkafka, franz-go, kafka-python
 cargo xtask torture [--kills N]     kill -9 at random moments under load, then everything acknowledged is looked for
 cargo xtask power [--fs xfs]        power loss on real files under load: a disk that forgets what was not flushed (root, Linux)

@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 
 use crate::root;
 
-/// What a mutation must be found by: the cuts, the old failures, then this many seeds.
+/// What a mutation must be found by: the cuts, the old failures, then so many seeds, narrow ones and wide ones (`WIDE_FROM`).
 const SEEDS: &str = "0..3000";
+const WIDE_SEEDS: &str = "4294967296..4294970296";
 
 pub fn run(wanted: &[String]) -> bool {
     let patches = match patches(wanted) {
@@ -62,7 +63,7 @@ fn hunt(copy: &Path, patch: &Path) -> Result<Option<String>, String> {
     let patch = fs::canonicalize(patch).map_err(|error| error.to_string())?;
     git(copy, &["apply", &patch.to_string_lossy()])?;
     let sim = ["run", "--quiet", "--profile", "sim", "--package", "ringmain-sim", "--"];
-    for arguments in [&["--cuts"][..], &["--old-failures"], &["--seeds", SEEDS]] {
+    for arguments in [&["--cuts"][..], &["--old-failures"], &["--seeds", SEEDS], &["--seeds", WIDE_SEEDS]] {
         let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .current_dir(copy)
             .env("CARGO_TARGET_DIR", root().join("target/mutations/target"))

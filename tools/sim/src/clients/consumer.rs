@@ -17,6 +17,8 @@ use crate::value;
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 const MAX_TIMESTAMP: i64 = -3;
+/// Far below `ANSWER_NS_MAX`, whatever the pace.
+const MAX_WAIT_MS: u64 = 5_000;
 /// Of ListOffsets.
 const LIST_VERSION: i16 = 7;
 
@@ -64,7 +66,8 @@ pub struct Consumer {
     /// What the server's session knows: the offset of each partition.
     known: BTreeMap<Key, i64>,
     scratch: Vec<u8>,
-    idle_until_ns: u64,
+    /// Idles from then on, for so long and the pace times that.
+    idles: (u64, u64),
 }
 
 impl Consumer {
@@ -76,7 +79,7 @@ impl Consumer {
             session: (0, 0),
             known: BTreeMap::new(),
             scratch: Vec::new(),
-            idle_until_ns: 0,
+            idles: (0, 0),
         }
     }
 
@@ -186,7 +189,10 @@ impl Consumer {
             topic_id: topic.id,
             partitions: parts.clone().into(),
         });
-        let max_wait_ms = if context.calm { self.style.max_wait_ms.min(10) } else { self.style.max_wait_ms };
+        let max_wait_ms = match context.calm {
+            true => self.style.max_wait_ms.min(10),
+            false => (self.style.max_wait_ms as u64 * context.pace).min(MAX_WAIT_MS) as i32,
+        };
         let body = FetchRequest {
             max_wait_ms,
             min_bytes: context.random.below(300) as i32,
@@ -241,8 +247,10 @@ impl Consumer {
                 self.part(context, key, floor, &part);
             }
         }
-        if before == self.places.values().map(|place| place.next).sum::<i64>() && self.style.pause_ns > 0 {
-            self.idle_until_ns = context.now_ns + context.random.skewed(0, self.style.pause_ns);
+        // Where all take their time, a reader does too: it would begin again and again for hours.
+        let rests = context.pace > 1 || before == self.places.values().map(|place| place.next).sum::<i64>();
+        if rests && self.style.pause_ns > 0 {
+            self.idles = (context.now_ns, context.random.skewed(0, self.style.pause_ns));
         }
         if whole && answered != floors.len() {
             context.fail("answers name all that was asked", format!("fetch: {answered} of {}", floors.len()));
@@ -385,8 +393,8 @@ impl Client for Consumer {
         if !self.line.up(context) || self.line.pending() > 0 {
             return;
         }
-        for key in context.ledger.shared() {
-            self.places.entry(key).or_insert_with(|| Place { next: 0, last: BTreeMap::new(), lost: true });
+        for key in context.ledger.shared().iter() {
+            self.places.entry(*key).or_insert_with(|| Place { next: 0, last: BTreeMap::new(), lost: true });
         }
         if self.places.is_empty() {
             return context.wake_in(5_000_000);
@@ -407,8 +415,9 @@ impl Client for Consumer {
         if self.finished(context.ledger) && context.calm {
             return context.wake_in(50_000_000);
         }
-        if context.now_ns < self.idle_until_ns {
-            return context.wake_in(self.idle_until_ns - context.now_ns);
+        let idle_until_ns = self.idles.0 + self.idles.1 * context.pace;
+        if context.now_ns < idle_until_ns {
+            return context.wake_in(idle_until_ns - context.now_ns);
         }
         self.fetch(context);
     }

@@ -59,7 +59,8 @@ pub struct Producer {
     batches: VecDeque<Batch>,
     left: u32,
     next_number: u32,
-    think_until_ns: u64,
+    /// Thinks from then on, for so long and the pace times that.
+    thinks: (u64, u64),
     /// Connections that ended.
     connection: u32,
     /// Partitions with a batch that was refused: what was in flight behind it fails too. Nothing new goes out until all of it is back.
@@ -78,7 +79,7 @@ impl Producer {
             batches: VecDeque::new(),
             left,
             next_number: 0,
-            think_until_ns: 0,
+            thinks: (0, 0),
             connection: 0,
             stumbled: BTreeMap::new(),
         }
@@ -92,11 +93,12 @@ impl Producer {
     }
 
     fn make(&mut self, context: &mut Context<'_>) {
-        if self.left == 0 || context.now_ns < self.think_until_ns || self.batches.len() >= 8 {
+        let thinks = context.now_ns < self.thinks.0 + self.thinks.1 * context.pace;
+        if self.left == 0 || thinks || self.batches.len() >= 8 {
             return;
         }
         let group = |key: &Key| !self.style.idempotent || context.ledger.topic(key.topic).keeping == Keeping::Group;
-        let keys: Vec<Key> = context.ledger.shared().into_iter().filter(group).collect();
+        let keys: Vec<Key> = context.ledger.shared().iter().copied().filter(group).collect();
         let count = context.random.between(1, self.style.records_per_batch_max).min(u64::from(self.left)) as u32;
         if keys.is_empty() {
             context.wake_in(5_000_000);
@@ -145,8 +147,8 @@ impl Producer {
         *sequence += count as i32;
         self.left -= count;
         self.batches.push_back(batch);
-        self.think_until_ns = context.now_ns + context.random.skewed(self.style.think_ns.0, self.style.think_ns.1);
-        context.wake_in(self.think_until_ns - context.now_ns + 1);
+        self.thinks = (context.now_ns, context.random.skewed(self.style.think_ns.0, self.style.think_ns.1));
+        context.wake_in(self.thinks.1 * context.pace + 1);
     }
 
     /// One request of the batches that are next on their partitions.

@@ -17,13 +17,13 @@ struct Asked {
 pub struct Trimmer {
     line: Line<Asked>,
     left: u32,
-    next_ns: u64,
+    last_ns: Option<u64>,
     pause_ns: u64,
 }
 
 impl Trimmer {
     pub fn new(times: u32, pause_ns: u64) -> Trimmer {
-        Trimmer { line: Line::default(), left: times, next_ns: 0, pause_ns }
+        Trimmer { line: Line::default(), left: times, last_ns: None, pause_ns }
     }
 
     fn trimmed(&mut self, context: &mut Context<'_>, asked: &Asked, frame: &[u8]) {
@@ -51,13 +51,14 @@ impl Client for Trimmer {
         if self.left == 0 {
             return;
         }
-        if context.now_ns < self.next_ns {
-            return context.wake_in(self.next_ns - context.now_ns);
+        let next_ns = self.last_ns.map_or(0, |last| last + self.pause_ns * context.pace);
+        if context.now_ns < next_ns {
+            return context.wake_in(next_ns - context.now_ns);
         }
         if !self.line.up(context) || self.line.pending() > 0 {
             return;
         }
-        self.next_ns = context.now_ns + self.pause_ns;
+        self.last_ns = Some(context.now_ns);
         self.left -= 1;
         let ledger = &context.ledger;
         // Where nothing is deleted, DeleteRecords is against the policy.
@@ -66,9 +67,9 @@ impl Client for Trimmer {
             topic.keeping == Keeping::Group && (topic.compacted.is_none() || topic.retained)
         };
         let fit = |key: &Key| deletes(key) && ledger.end(*key) > ledger.start(*key);
-        let keys: Vec<Key> = ledger.shared().into_iter().filter(fit).collect();
+        let keys: Vec<Key> = ledger.shared().iter().copied().filter(fit).collect();
         if keys.is_empty() {
-            return context.wake_in(self.pause_ns);
+            return context.wake_in(self.pause_ns * context.pace);
         }
         let key = keys[context.random.below(keys.len() as u64) as usize];
         let span = (context.ledger.end(key) - context.ledger.start(key)) as u64;

@@ -32,6 +32,8 @@ pub struct Media {
     durable: BTreeMap<u64, Bytes>,
     /// Blocks of `blocks` that differ from `durable`, and what they held in between: any of it may be what a power loss leaves.
     dirty: BTreeMap<u64, Vec<Bytes>>,
+    /// Something durable was cut away, and perhaps is still.
+    cut: bool,
     /// Blocks written since they were allocated or the file was renamed: may not be written again.
     written: BTreeSet<u64>,
 }
@@ -92,6 +94,7 @@ impl Media {
         let first_gone = size.div_ceil(block_bytes);
         self.blocks.split_off(&first_gone);
         self.dirty.split_off(&first_gone);
+        self.cut |= self.durable.range(first_gone..).next().is_some();
         // The block that the cut goes through may be written again, as all behind it.
         self.written.split_off(&(size / block_bytes));
         let inside = (size % block_bytes) as usize;
@@ -105,13 +108,18 @@ impl Media {
     }
 
     /// `own`: the flush names this file. Without it only what lies in mapped extents is covered.
-    pub fn snapshot(&self, own: bool) -> Snapshot {
+    pub fn snapshot(&mut self, own: bool) -> Snapshot {
         let covered = self.dirty.keys().filter_map(|block| {
             let current = &self.blocks[block];
             (own || !current.fresh).then(|| (*block, current.bytes.clone()))
         });
-        let cut = self.durable.keys().filter(|block| own && !self.blocks.contains_key(block));
-        Snapshot { blocks: covered.collect(), size: own.then_some(self.size), cut: cut.copied().collect() }
+        let blocks = covered.collect();
+        let cut = match own && self.cut {
+            true => self.durable.keys().filter(|block| !self.blocks.contains_key(block)).copied().collect(),
+            false => Vec::new(),
+        };
+        self.cut &= !own || !cut.is_empty();
+        Snapshot { blocks, size: own.then_some(self.size), cut }
     }
 
     pub fn flushed(&mut self, snapshot: Snapshot) {

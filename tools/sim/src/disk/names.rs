@@ -122,11 +122,22 @@ impl Tree {
 
 /// Directly in.
 fn inside(path: &str, directory: &str) -> bool {
-    parent(path) == directory
+    let name = match directory {
+        "" => Some(path),
+        _ => path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/')),
+    };
+    name.is_some_and(|name| !name.contains('/'))
 }
 /// Anywhere below.
 fn under(path: &str, directory: &str) -> bool {
     path.len() > directory.len() && path.starts_with(directory) && path.as_bytes()[directory.len()] == b'/'
+}
+
+#[derive(Debug)]
+struct Pending {
+    change: Change,
+    /// As long as its directory is not synced; none: synced, but behind a change that is not.
+    directory: Option<String>,
 }
 
 #[derive(Default, Debug)]
@@ -134,8 +145,8 @@ pub struct Names {
     current: Tree,
     /// What a power loss leaves if it undoes all that it may.
     durable: Tree,
-    /// Since `durable`, in order; `true`: synced, but behind one that is not.
-    changes: Vec<(Change, bool)>,
+    /// Since `durable`, in order.
+    changes: Vec<Pending>,
 }
 
 impl Names {
@@ -145,7 +156,8 @@ impl Names {
 
     pub fn change(&mut self, change: Change) -> Result<(), i32> {
         self.current.apply(&change)?;
-        self.changes.push((change, false));
+        let directory = Some(change.directory().to_owned());
+        self.changes.push(Pending { change, directory });
         Ok(())
     }
 
@@ -160,10 +172,10 @@ impl Names {
 
     /// Changes in `directory` among the first `mark` are durable.
     pub fn synced(&mut self, directory: &str, mark: usize) {
-        for (change, synced) in self.changes.iter_mut().take(mark) {
-            *synced |= change.directory() == directory;
+        for pending in self.changes.iter_mut().take(mark) {
+            pending.directory.take_if(|open| open == directory);
         }
-        if self.changes.iter().all(|(_, synced)| *synced) {
+        if self.changes.iter().all(|pending| pending.directory.is_none()) {
             self.durable = self.current.clone();
             self.changes.clear();
         }
@@ -188,8 +200,8 @@ impl Names {
     /// Each change that was not synced is kept or undone on its own; what stood on an undone one goes with it.
     pub fn lose_power(&mut self, random: &mut Random) {
         let mut tree = std::mem::take(&mut self.durable);
-        for (change, synced) in self.changes.drain(..) {
-            if synced || random.chance(0.5) {
+        for Pending { change, directory } in self.changes.drain(..) {
+            if directory.is_none() || random.chance(0.5) {
                 // A change whose ground was undone can't be made: that is the undoing.
                 let _ = tree.apply(&change);
             }
