@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 
-use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
+use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 
 use crate::BatchError;
+use crate::lz4::Lz4Reader;
 use crate::varint::read;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,47 +182,6 @@ impl Read for SnappyReader<'_> {
         into[..bytes].copy_from_slice(&self.chunk[self.at..self.at + bytes]);
         self.at += bytes;
         Ok(bytes)
-    }
-}
-
-/// One whole lz4 frame. The decoder alone takes a frame without its end mark for a complete one; Kafka's Java clients do not, and
-/// would stumble over the batch.
-struct Lz4Reader<'a> {
-    decoder: FrameDecoder<Edge<'a>>,
-    done: bool,
-}
-
-impl<'a> Lz4Reader<'a> {
-    fn new(bytes: &'a [u8]) -> Lz4Reader<'a> {
-        Lz4Reader { decoder: FrameDecoder::new(Edge { rest: bytes, passed: false }), done: false }
-    }
-}
-
-impl Read for Lz4Reader<'_> {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        if self.done {
-            return Ok(0);
-        }
-        let bytes = self.decoder.read(into)?;
-        self.done = bytes == 0;
-        let edge = self.decoder.get_ref();
-        if self.done && (edge.passed || !edge.rest.is_empty()) {
-            return Err(std::io::ErrorKind::InvalidData.into());
-        }
-        Ok(bytes)
-    }
-}
-
-/// A slice that knows whether somebody wanted more than it had.
-struct Edge<'a> {
-    rest: &'a [u8],
-    passed: bool,
-}
-
-impl Read for Edge<'_> {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        self.passed |= self.rest.is_empty() && !into.is_empty();
-        self.rest.read(into)
     }
 }
 

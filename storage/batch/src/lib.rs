@@ -7,6 +7,7 @@ mod check;
 mod compression;
 mod filter;
 mod header;
+mod lz4;
 mod records;
 mod varint;
 

@@ -12,8 +12,8 @@ use ringmain_types::WallMs;
 use crate::allocations::within;
 use crate::input::Input;
 
-/// What a codec's decoder needs before it has read anything.
-const CODEC_BYTES: usize = 1 << 20;
+/// What a codec's decoder needs before it has read anything: gzip's window and tables, a block of lz4.
+const CODEC_BYTES: usize = 128 << 10;
 /// Of decompressed records, which a target's bytes may claim any number of.
 const RECORDS_BYTES_MAX: usize = 64 << 10;
 

@@ -192,7 +192,31 @@ pub fn batches() -> Vec<Vec<u8>> {
             seeds.push([&[flags, 0xff], &batch(codec, flags == 7)[..]].concat());
         }
     }
+    for (codec, packed) in claims() {
+        let plain = batch(Codec::None, false);
+        seeds.push([&[7, codec.id()], &plain[..ringmain_batch::HEADER_BYTES], &packed].concat());
+    }
     seeds
+}
+
+/// Frames that are sound and say that they need as much memory as their codec allows: an lz4 frame of 4 MiB blocks, one whose block says
+/// that it is 4 MiB long, one of the old format, and a zstd frame with a window of 128 MiB.
+fn claims() -> Vec<(Codec, Vec<u8>)> {
+    let plain = batch(Codec::None, false).split_off(ringmain_batch::HEADER_BYTES);
+    let raw = (plain.len() as u32 | 1 << 31).to_le_bytes();
+    let large = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x70, 0x73];
+    let linked = [0x04, 0x22, 0x4d, 0x18, 0x40, 0x70, 0xdf];
+    let lies = (4u32 << 20).to_le_bytes();
+    let end = [0; 4];
+    let last_raw_block = (plain.len() as u32) << 3 | 1;
+    let zstd = [&[0x28, 0xb5, 0x2f, 0xfd, 0, (27 - 10) << 3][..], &last_raw_block.to_le_bytes()[..3], &plain].concat();
+    vec![
+        (Codec::Lz4, [&large[..], &raw, &plain, &end].concat()),
+        (Codec::Lz4, [&linked[..], &raw, &plain, &end].concat()),
+        (Codec::Lz4, [&large[..], &lies, &plain].concat()),
+        (Codec::Lz4, [&[0x02, 0x21, 0x4c, 0x18][..], &lies, &plain].concat()),
+        (Codec::Zstd, zstd),
+    ]
 }
 
 pub fn journal() -> Vec<Vec<u8>> {

@@ -84,7 +84,6 @@ fn one(kind: u8, number: usize, value: &str) {
             if let Ok(config) = BrokerConfig::parse(&given) {
                 config.bound(Limits::tiny(), 3).check();
                 let layers = Layers::new(&image, &config, BrokerId(1));
-                let _ = (layers.broker_entries(), layers.topic_entries(&BTreeMap::new()));
                 let _ = config::TopicConfig::resolve(&layers, &BTreeMap::new());
                 let _ = config::GroupSettings::resolve(&layers, &BTreeMap::new());
             }
