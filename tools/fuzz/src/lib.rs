@@ -7,6 +7,10 @@
 pub mod allocations;
 mod batches;
 pub mod corpus;
+mod directory;
+/// A disk and a world of shards, as the shard's own tests have them.
+#[path = "../../../broker/shard/tests/broker/disk.rs"]
+#[allow(dead_code)]
 mod disk;
 mod files;
 mod frames;
@@ -17,9 +21,13 @@ mod metadata;
 mod properties;
 mod seeds;
 mod settings;
+mod shard;
 mod store;
 mod theirs;
 mod wire;
+#[path = "../../../broker/shard/tests/broker/world.rs"]
+#[allow(dead_code)]
+mod world;
 
 /// One decoder, or a few that belong together.
 pub struct Target {
@@ -109,6 +117,13 @@ pub const TARGETS: &[Target] = &[
         run: groups::requests,
         bytes_max: 2048,
         seeds: seeds::group_requests,
+    },
+    Target {
+        name: "shard",
+        about: "a whole shard behind its sockets: any requests are answered in order, or end their connection, and it serves on",
+        run: shard::run,
+        bytes_max: 1024,
+        seeds: shard::seeds,
     },
     Target {
         name: "settings",

@@ -8,7 +8,7 @@ use ringmain_buffer::{Buf, Pool};
 use ringmain_log::*;
 use ringmain_types::*;
 
-use crate::disk::{Disk, Image};
+use crate::directory::{Disk, Image};
 use crate::input::Input;
 
 /// Turns after which a store that still asks for something is stuck. An untouched one takes a few hundred.
