@@ -47,7 +47,7 @@ pub(crate) fn decoder<'a>(codec: Codec, bytes: &'a [u8]) -> Result<Box<dyn Read 
     Ok(match codec {
         Codec::None => Box::new(bytes),
         Codec::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(bytes)),
-        Codec::Snappy => Box::new(SnappyReader::new(bytes)),
+        Codec::Snappy => Box::new(SnappyReader::new(bytes)?),
         Codec::Lz4 => Box::new(Lz4Reader::new(bytes)),
         Codec::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(bytes).map_err(|_| NO_MEMORY)?),
     })
@@ -138,11 +138,15 @@ struct SnappyReader<'a> {
 }
 
 impl<'a> SnappyReader<'a> {
-    fn new(bytes: &'a [u8]) -> SnappyReader<'a> {
-        let framed =
-            bytes.len() >= XERIAL_HEADER.len() && bytes[..XERIAL_MAGIC_BYTES] == XERIAL_HEADER[..XERIAL_MAGIC_BYTES];
-        let rest = if framed { &bytes[XERIAL_HEADER.len()..] } else { bytes };
-        SnappyReader { rest, framed, chunk: Vec::new(), at: 0 }
+    fn new(bytes: &'a [u8]) -> Result<SnappyReader<'a>, BatchError> {
+        let header = bytes.split_first_chunk::<{ XERIAL_HEADER.len() }>();
+        let header = header.filter(|(header, _)| header[..XERIAL_MAGIC_BYTES] == XERIAL_HEADER[..XERIAL_MAGIC_BYTES]);
+        // Behind the magic: the writer's version, which says nothing, and the oldest that can read it. snappy-java refuses the ones before 1.
+        if header.is_some_and(|([.., a, b, c, d], _)| i32::from_be_bytes([*a, *b, *c, *d]) < 1) {
+            return Err(BatchError::Compressed { what: "a snappy stream of before version 1" });
+        }
+        let rest = header.map_or(bytes, |(_, rest)| rest);
+        Ok(SnappyReader { rest, framed: header.is_some(), chunk: Vec::new(), at: 0 })
     }
 
     /// The next chunk's compressed bytes.
@@ -231,6 +235,20 @@ mod tests {
         let mut scratch = Vec::new();
         decompress(Codec::Snappy, &packed, &mut scratch, text.len()).unwrap();
         assert!(scratch == text);
+    }
+
+    /// As snappy-java has it. Found by fuzzing against another implementation, which takes version 1 alone.
+    #[test]
+    fn a_snappy_stream_says_who_can_read_it() {
+        let (mut packed, mut scratch) = (Vec::new(), Vec::new());
+        compress(Codec::Snappy, None, b"text", &mut packed);
+        packed[8..12].copy_from_slice(&7i32.to_be_bytes());
+        decompress(Codec::Snappy, &packed, &mut scratch, 100).unwrap();
+        assert_eq!(scratch, b"text");
+        for old in [0, -1, i32::MIN] {
+            packed[12..16].copy_from_slice(&old.to_be_bytes());
+            assert!(decompress(Codec::Snappy, &packed, &mut scratch, 100).is_err(), "{old}");
+        }
     }
 
     #[test]
