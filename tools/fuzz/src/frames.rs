@@ -31,10 +31,16 @@ pub fn run(bytes: &[u8]) {
     assert_eq!(whole, Driver::new(stream).run(&single), "byte by byte");
 }
 
+/// What a session takes for what came.
+const GROWTH: usize = 16;
+const BLOCK_BYTES: usize = 4 << 10;
+
 struct Driver {
     session: Session,
     pool: Pool,
     stream: VecDeque<u8>,
+    /// Bytes of it that the session has.
+    came: usize,
     running: Vec<Request>,
     seen: Seen,
     clock: u64,
@@ -49,6 +55,7 @@ impl Driver {
             session: Session::open(id, Transport::Plain, &limits, now),
             pool: Pool::new(ShardId(0), &limits),
             stream: stream.iter().copied().collect(),
+            came: 0,
             running: Vec::new(),
             seen: Seen { requests: Vec::new(), end: None },
             clock: 0,
@@ -98,11 +105,13 @@ impl Driver {
         let result = match want {
             Want::Direct { mut into, bytes: most } => {
                 let piece: Vec<u8> = self.stream.drain(..bytes.min(most)).collect();
+                self.came += piece.len();
                 into.extend(&piece);
                 self.session.received(now, &mut self.pool, Incoming::Direct(into), &mut out)
             }
             _ => {
                 let piece: Vec<u8> = self.stream.drain(..bytes).collect();
+                self.came += piece.len();
                 let incoming = match way & 2 {
                     0 => Incoming::Lent(&piece),
                     _ => Incoming::Given(Buf::copy_of(&piece)),
@@ -112,6 +121,10 @@ impl Driver {
         };
         self.ran(out);
         self.seen.end = result.err();
+        // net/session: a frame's block is at most sixteen times what came of it, or 4 KiB; so is what small frames share.
+        let used = self.pool.used(Account::Receive) as usize;
+        let allowed = self.came * GROWTH + (1 + self.seen.requests.len()) * BLOCK_BYTES;
+        assert!(used <= allowed, "{} bytes came and {used} are held", self.came);
     }
 
     fn ran(&mut self, requests: Vec<Request>) {
