@@ -32,7 +32,7 @@ pub fn run(bytes: &[u8]) {
 }
 
 /// What a session takes for what came.
-const GROWTH: usize = 16;
+const GROWTH: usize = 2 * 16;
 const BLOCK_BYTES: usize = 4 << 10;
 
 struct Driver {
@@ -121,7 +121,8 @@ impl Driver {
         };
         self.ran(out);
         self.seen.end = result.err();
-        // net/session: a frame's block is at most sixteen times what came of it, or 4 KiB; so is what small frames share.
+        // net/session: a frame's block is at most sixteen times what came of it, or 4 KiB, and blocks are powers of two.
+        self.pool.collect();
         let used = self.pool.used(Account::Receive) as usize;
         let allowed = self.came * GROWTH + (1 + self.seen.requests.len()) * BLOCK_BYTES;
         assert!(used <= allowed, "{} bytes came and {used} are held", self.came);

@@ -157,14 +157,15 @@ impl Fuzzer {
         Ok(row)
     }
 
-    /// The smallest set of inputs that libFuzzer can find that goes to all the places that all of them go to.
+    /// The smallest set of inputs that libFuzzer can find, beside the seeds, that goes to all the places that all of them go to.
     fn keep(&self, target: &Target, folder: &Path) -> Result<(), String> {
         let small = folder.with_extension("small");
         let _ = fs::remove_dir_all(&small);
-        fs::create_dir_all(&small).map_err(|error| error.to_string())?;
+        output(Command::new(&self.corpus).arg("seeds").arg(&target.name).arg(&small))?;
         let mut merge = Command::new(&self.binary);
-        merge.env("RINGMAIN_FUZZ", &target.name).arg("-merge=1").arg(format!("-max_len={}", target.bytes_max));
-        let done = merge.arg(&small).arg(folder).output().map_err(|error| error.to_string())?;
+        merge.env("RINGMAIN_FUZZ", &target.name).args(["-merge=1", "-use_counters=0"]);
+        merge.arg(format!("-max_len={}", target.bytes_max)).arg(&small).arg(folder);
+        let done = merge.output().map_err(|error| error.to_string())?;
         if !done.status.success() {
             return Err(format!("merge: {}", String::from_utf8_lossy(&done.stderr)));
         }

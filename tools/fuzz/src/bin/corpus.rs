@@ -9,7 +9,8 @@ use ringmain_fuzz::{TARGETS, Target, corpus, target};
 const USAGE: &str = "\
 ringmain-corpus list                 the targets, with the longest input of each
 ringmain-corpus unpack TARGET DIR    seeds, corpus and what once broke it, a file each
-ringmain-corpus pack TARGET DIR      the files of DIR become the corpus in the tree
+ringmain-corpus seeds TARGET DIR     the seeds alone
+ringmain-corpus pack TARGET DIR      the files of DIR that are no seeds become the corpus in the tree
 ringmain-corpus run TARGET FILE...   each file is an input";
 
 fn main() -> ExitCode {
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["unpack", name, dir] => named(name).and_then(|target| unpack(target, Path::new(dir))),
+        ["seeds", name, dir] => named(name).and_then(|target| write(target, Path::new(dir), (target.seeds)())),
         ["pack", name, dir] => named(name).and_then(|target| pack(target, Path::new(dir))),
         ["run", name, ref files @ ..] => named(name).and_then(|target| run(target, files)),
         _ => Err(io::Error::other(USAGE)),
@@ -39,11 +41,15 @@ fn named(name: &str) -> io::Result<&'static Target> {
 }
 
 fn unpack(target: &Target, dir: &Path) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
     let found = corpus::found(target.name)?.into_iter().map(|(_, input)| input);
     let inputs = (target.seeds)().into_iter().chain(corpus::read(target.name)?).chain(found);
-    for input in inputs.filter(|input| input.len() <= target.bytes_max) {
-        fs::write(dir.join(format!("{:016x}", hash(&input))), &input)?;
+    write(target, dir, inputs.collect())
+}
+
+fn write(target: &Target, dir: &Path, inputs: Vec<Vec<u8>>) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    for input in inputs.iter().filter(|input| input.len() <= target.bytes_max) {
+        fs::write(dir.join(format!("{:016x}", hash(input))), input)?;
     }
     Ok(())
 }
@@ -61,6 +67,8 @@ fn pack(target: &Target, dir: &Path) -> io::Result<()> {
     }
     inputs.sort_by(|one, other| (one.len(), one).cmp(&(other.len(), other)));
     inputs.dedup();
+    let seeds = (target.seeds)();
+    inputs.retain(|input| !seeds.contains(input));
     let path = corpus::path(target.name);
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     fs::write(path, corpus::pack(&inputs))
