@@ -44,6 +44,7 @@ pub const STATES: &[&str] = &[
     "groups: offsets of a new topic looked for",
     "groups: offsets of a short-lived topic committed",
     "groups: old epochs refused",
+    "groups: old epochs tried",
     "groups: old generations refused",
     "logs that could not be read at a start",
     "logs without space",

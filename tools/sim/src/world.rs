@@ -19,7 +19,7 @@ use crate::coverage::{self, Fault, Hits};
 use crate::digest::Digest;
 use crate::disk::{self, SimDisk};
 use crate::events::{Event, Events};
-use crate::faults::{Groups, Plan, Strike};
+use crate::faults::{Groups, Plan, Strike, WIDE_FROM};
 use crate::groups::{self, GROUPS, MIXED};
 use crate::hands::{Arrived, Outside, SimHands};
 use crate::ledger::{Broken, Ledger};
@@ -779,13 +779,15 @@ fn all_clients(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn C
         clients.push(Box::new(clients::Member::new(number as usize % GROUPS, groups.whims)));
     }
     for number in 0..groups.modern {
-        clients.push(Box::new(clients::Modern::new(number as usize % GROUPS, number, groups.whims)));
+        let member = clients::Modern::new(number as usize % GROUPS, number, groups.whims);
+        clients.push(Box::new(member.forgetful(plan.seed >= WIDE_FROM)));
     }
     for number in 0..groups.mixed.0 {
         clients.push(Box::new(clients::Member::mixed(number, groups.whims)));
     }
     for number in 0..groups.mixed.1 {
-        clients.push(Box::new(clients::Modern::new(MIXED, number, groups.whims)));
+        let member = clients::Modern::new(MIXED, number, groups.whims);
+        clients.push(Box::new(member.forgetful(plan.seed >= WIDE_FROM)));
     }
     clients
 }

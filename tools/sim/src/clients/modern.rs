@@ -53,6 +53,10 @@ pub struct Modern {
     line: Line<Asked>,
     state: State,
     epoch: i32,
+    /// The epochs that it was told of before, in this life, oldest first.
+    epochs: Vec<i32>,
+    /// It may forget what it was told, as a machine that is put back to an earlier state does.
+    forgets: bool,
     partitions: BTreeSet<i32>,
     /// What it has is to be said: it joins, or something changed, or an answer was lost.
     tell: bool,
@@ -76,6 +80,8 @@ impl Modern {
             line: Line::default(),
             state: State::Out,
             epoch: 0,
+            epochs: Vec::new(),
+            forgets: false,
             partitions: BTreeSet::new(),
             tell: true,
             settled: false,
@@ -84,6 +90,10 @@ impl Modern {
             next_ns: 0,
             offset: 0,
         }
+    }
+
+    pub fn forgetful(self, forgets: bool) -> Modern {
+        Modern { forgets, ..self }
     }
 
     /// Each life is another member, to the broker and to the books.
@@ -102,8 +112,12 @@ impl Modern {
     }
 
     fn beat(&mut self, context: &mut Context<'_>) {
+        self.beat_at(context, self.epoch);
+    }
+
+    fn beat_at(&mut self, context: &mut Context<'_>, epoch: i32) {
         let Some(topic) = context.ledger.by_name(TOPIC).map(|number| context.ledger.topic(number).id) else { return };
-        let joins = self.epoch == 0;
+        let joins = epoch == 0;
         let owned = || {
             let partitions: Vec<PartitionIndex> = self.partitions.iter().map(|index| PartitionIndex(*index)).collect();
             match partitions.is_empty() {
@@ -116,16 +130,16 @@ impl Modern {
         let body = ConsumerGroupHeartbeatRequest {
             group_id: &self.group,
             member_id: &id,
-            member_epoch: self.epoch,
+            member_epoch: epoch,
             rebalance_timeout_ms: if whole { REBALANCE_MS } else { -1 },
             subscribed_topic_names: whole.then(|| vec![TOPIC].into()),
-            topic_partitions: (whole && self.epoch >= 0).then(|| owned().into()),
+            topic_partitions: (whole && epoch >= 0).then(|| owned().into()),
             ..Default::default()
         };
         context.say(|| {
-            format!("{id} beats at {} with {:?}{}", self.epoch, self.partitions, if whole { ", all told" } else { "" })
+            format!("{id} beats at {epoch} with {:?}{}", self.partitions, if whole { ", all told" } else { "" })
         });
-        let asked = Asked::Beat { sent_ns: context.now_ns, epoch: self.epoch };
+        let asked = Asked::Beat { sent_ns: context.now_ns, epoch };
         self.tell = false;
         self.line.ask(context, &CONSUMER_GROUP_HEARTBEAT, 1, &body, asked);
     }
@@ -166,6 +180,7 @@ impl Modern {
         self.release(context, &BTreeSet::new());
         self.life += u32::from(reborn);
         (self.state, self.epoch, self.tell) = (State::Out, 0, true);
+        self.epochs.clear();
         self.next_ns = context.now_ns + context.random.between(1_000_000, 10_000_000);
         context.wake_in(self.next_ns - context.now_ns);
     }
@@ -179,8 +194,16 @@ impl Modern {
     fn whim(&mut self, context: &mut Context<'_>) {
         self.whims -= 1;
         let silent_ns = context.random.between(0, 3 * SESSION_MS) * 1_000_000;
-        match context.random.below(3) {
+        match context.random.below(3 + u64::from(self.forgets)) {
             0 => self.leave(context),
+            3 => {
+                // Neither the newest epoch nor the one before it, however many it was not told of.
+                let old = self.epochs.iter().rev().nth(1).copied();
+                if let Some(old) = old {
+                    context.ledger.reach("groups: old epochs tried");
+                    self.beat_at(context, old);
+                }
+            }
             1 => {
                 context.ledger.reach("groups: members stalled");
                 context.say(|| format!("{} stalls", self.id()));
@@ -203,6 +226,10 @@ impl Modern {
         context.say(|| format!("{} at {epoch}: {:?} {}", self.id(), body.error_code, body.member_epoch));
         match body.error_code {
             ErrorCode::None if epoch == LEAVES => return self.out(context, true),
+            ErrorCode::None if self.epochs.iter().rev().skip(1).any(|old| *old == epoch) => {
+                let text = format!("{} beats at {epoch}, known: {:?} and {}", self.id(), self.epochs, self.epoch);
+                return context.fail("an old epoch is refused", text);
+            }
             ErrorCode::None => {}
             ErrorCode::FencedMemberEpoch => {
                 context.ledger.reach("groups: old epochs refused");
@@ -228,6 +255,9 @@ impl Modern {
         context.ledger.modern[self.at].beat(me, sent_ns, SESSION_MS * 1_000_000);
         if body.member_epoch < self.epoch {
             context.fail("an epoch never falls back", format!("{} after {}", body.member_epoch, self.epoch));
+        }
+        if body.member_epoch > self.epoch && self.epoch > 0 {
+            self.epochs.push(self.epoch);
         }
         self.epoch = body.member_epoch;
         self.settled |= context.quiet_for(0);
