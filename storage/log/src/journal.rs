@@ -21,6 +21,9 @@ pub(crate) const HEADER_BYTES: usize = 72;
 /// The CRC behind the entries.
 pub(crate) const TRAILER_BYTES: usize = 4;
 
+/// No journal is so long and no sequence so great; what is can be added to.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// What [`Super::decode`] says of one.
 pub(crate) const NEWER_FORMAT: &str = "a journal of a newer format";
 
@@ -78,7 +81,8 @@ impl Super {
             ring_bytes: u64::from_le_bytes(field(bytes, 32)),
         };
         let block = found.block_bytes;
-        if !block.is_power_of_two() || block < 512 || !found.ring_bytes.is_multiple_of(u64::from(block)) {
+        let whole = found.ring_bytes.is_multiple_of(u64::from(block.max(1))) && found.ring_bytes <= NUMBER_MAX;
+        if !block.is_power_of_two() || block < 512 || !whole {
             return Err("the journal's first block makes no sense");
         }
         Ok(found)
@@ -145,6 +149,10 @@ impl GroupHeader {
             entries: u32::from_le_bytes(field(bytes, 52)),
         };
         let least = (HEADER_BYTES + TRAILER_BYTES) as u32;
+        // The next opening counts on from both.
+        if header.sequence > NUMBER_MAX || header.life == u32::MAX {
+            return None;
+        }
         (header.bytes >= least && header.flushed < header.sequence && header.horizon <= header.sequence)
             .then_some(header)
     }
@@ -344,6 +352,17 @@ mod tests {
             let mut torn = bytes;
             torn[at] ^= 1;
             assert_eq!(GroupHeader::decode(&torn, 7), None, "byte {at}");
+        }
+    }
+
+    /// Found by fuzzing, with CRCs that are right.
+    #[test]
+    fn numbers_that_nothing_can_be_added_to_are_none() {
+        let found = Super { shard: ShardId(0), generation: 1, nonce: 7, block_bytes: 512, ring_bytes: u64::MAX - 511 };
+        assert_eq!(Super::decode(&found.encode()), Err("the journal's first block makes no sense"));
+        let header = GroupHeader { nonce: 7, life: 3, sequence: 9, flushed: 8, horizon: 4, bytes: 100, entries: 1 };
+        for far in [GroupHeader { life: u32::MAX, ..header }, GroupHeader { sequence: u64::MAX, ..header }] {
+            assert_eq!(GroupHeader::decode(&far.encode(), 7), None);
         }
     }
 
