@@ -78,6 +78,11 @@ impl Spares {
         self.busy_at = Some(now);
         self.fresh = self.fresh.saturating_add(fresh);
     }
+
+    /// Blocks were committed within the last `quiet_ms`.
+    pub fn busy(&self, now: Instant, quiet_ms: u64) -> bool {
+        self.busy_at.is_some_and(|at| now.since(at) < quiet_ms * 1_000_000)
+    }
 }
 
 /// Whether stale bytes may get this segment's name: the journal must say, durably, that the log is in this directory and has this

@@ -266,6 +266,9 @@ impl Store {
                 log.refuse(batches, &how);
             }
         }
+        if self.log(id).is_some_and(|log| log.config.compaction.is_some()) && appended.is_ok() {
+            self.compaction_earns(batches.bytes.len() as u64);
+        }
         self.dirty.insert(slot);
         self.settle.insert(slot);
         appended

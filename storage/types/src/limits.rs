@@ -126,6 +126,8 @@ pub struct Limits {
     pub compaction_map_bytes: u64,
     /// How often it is looked which log is dirty (`log.cleaner.backoff.ms`).
     pub compaction_check_ms: u64,
+    /// Read and written a second by compaction while others commit: what acknowledgements wait for is the disk.
+    pub compaction_busy_bytes_per_second: u64,
     /// Background work per turn.
     pub background_bytes_per_turn: u32,
 }
@@ -189,6 +191,7 @@ impl Limits {
             retention_first_ms: 30_000,
             compaction_map_bytes: part(4).clamp(1 << 20, 128 << 20),
             compaction_check_ms: 15_000,
+            compaction_busy_bytes_per_second: 48 << 20,
             background_bytes_per_turn: 1 << 20,
         };
         limits.check();
@@ -254,6 +257,7 @@ impl Limits {
             retention_first_ms: 700,
             compaction_map_bytes: 24 * 64,
             compaction_check_ms: 20,
+            compaction_busy_bytes_per_second: 1 << 20,
             background_bytes_per_turn: 4 << 10,
         };
         limits.check();

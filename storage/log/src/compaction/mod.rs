@@ -103,8 +103,10 @@ pub(crate) enum Work {
 pub(crate) struct Compaction {
     /// When logs are looked at next; none before the first time.
     next: Option<Instant>,
-    /// Memory was refused; tried again then.
+    /// Memory was refused, or what is committed meanwhile goes before: it goes on then.
     retry_at: Option<Instant>,
+    /// Bytes that may be read and written without standing back: more came in since the run began.
+    earned: u64,
     /// A log's checkpoint is being read.
     looking: bool,
     /// Logs that are to be compacted, those that are being removed included: asked in every turn, and there may be thousands of others.
@@ -146,12 +148,18 @@ impl Store {
         if self.compaction.looking || !self.spares.swept() {
             return false;
         }
+        if self.compaction.run.is_some() && self.compaction.retry_at.is_some_and(|at| at > now.mono) {
+            return false;
+        }
         let Some(mut run) = self.compaction.run.take() else { return self.compaction_looks(now) };
         self.compaction.retry_at = None;
-        match self.run_step(pool, bytes, &mut run) {
+        let before = self.compaction.stats;
+        let went = self.run_step(pool, bytes, &mut run);
+        self.stand_back(now, before);
+        match went {
             run::Went::More => {
                 self.compaction.run = Some(run);
-                true
+                self.compaction.retry_at.is_none()
             }
             run::Went::Waits => {
                 self.compaction.run = Some(run);
@@ -176,6 +184,26 @@ impl Store {
                 self.abort_run(*run);
                 false
             }
+        }
+    }
+
+    /// `bytes` more to be compacted.
+    pub(crate) fn compaction_earns(&mut self, bytes: u64) {
+        let most = self.config.limits.compaction_busy_bytes_per_second;
+        let earned = &mut self.compaction.earned;
+        *earned = earned.saturating_add(bytes.saturating_mul(WORK_PER_BYTE)).min(most);
+    }
+
+    /// While others commit, no more is read and written than a part of what the disk does, and what keeps up with what comes in.
+    fn stand_back(&mut self, now: Now, before: CompactionStats) {
+        let limits = &self.config.limits;
+        let stats = &self.compaction.stats;
+        let bytes = stats.read_bytes - before.read_bytes + stats.written_bytes - before.written_bytes;
+        let owed = bytes.saturating_sub(self.compaction.earned);
+        self.compaction.earned -= bytes - owed;
+        if owed > 0 && self.spares.busy(now.mono, limits.spare_quiet_ms) {
+            let ns = owed.saturating_mul(1_000_000_000) / limits.compaction_busy_bytes_per_second.max(1);
+            self.compaction.retry_at = Some(Instant(now.mono.0.saturating_add(ns)));
         }
     }
 
@@ -243,6 +271,7 @@ impl Store {
             log.pending.state = true;
             self.dirty.insert(id.slot);
         }
+        self.compaction.earned = 0;
         let run = Run::new(id, dir, now, config, (bytes, seed), dirty.from, dirty.parts);
         self.compaction.run = Some(Box::new(run));
     }
@@ -378,3 +407,6 @@ fn found(log: &Log, config: &CompactionConfig, now: WallMs) -> Found {
 
 /// What was refused memory is tried again this much later.
 const RETRY_MS: u64 = 10;
+
+/// Read and written for each byte that comes in, at most: a log that is compacted when half of it is dirty takes five.
+const WORK_PER_BYTE: u64 = 6;

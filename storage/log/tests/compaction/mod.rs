@@ -371,6 +371,44 @@ fn what_must_wait_waits() {
     bench.read_all();
 }
 
+/// A run beside a producer that appends in every millisecond, to this log or to another: milliseconds, bytes read and written.
+fn run_beside(same: bool) -> (u64, u64) {
+    let mut bench = Bench::new(7, 12);
+    let other = partition(8, 0);
+    bench.world.settle();
+    bench.world.create(bench.p, "latest-0");
+    bench.world.config = config();
+    bench.world.create(other, "other-0");
+    bench.write_much();
+    bench.world.settle();
+    for ms in 1..20_000 {
+        match same {
+            true => bench.append(),
+            false => drop(bench.world.append(other, &batch(1, 500, 1, 0, None))),
+        }
+        for _ in 0..16 {
+            bench.background();
+            bench.turn();
+        }
+        bench.pass(1);
+        let stats = bench.world.store.compaction();
+        if stats.runs > 0 {
+            return (ms, stats.read_bytes + stats.written_bytes);
+        }
+    }
+    panic!("no end: {:?}", bench.world.store.compaction());
+}
+
+#[test]
+fn it_stands_back_while_others_commit_and_keeps_up_with_what_comes_in() {
+    let busy = Limits::tiny().compaction_busy_bytes_per_second;
+    let (ms, bytes) = run_beside(false);
+    assert!(bytes > 32 << 10, "{bytes}");
+    assert!(ms * busy / 1000 + (16 << 10) >= bytes, "{bytes} in {ms} ms beside others");
+    let (ms, bytes) = run_beside(true);
+    assert!(ms * busy / 1000 < bytes * 3 / 4, "{bytes} in {ms} ms beside its own producer");
+}
+
 /// Appends, compaction, reads, time and retention; then power is cut after `operations` operations.
 fn history(bench: &mut Bench, operations: u64) -> bool {
     while !bench.world.opened {
