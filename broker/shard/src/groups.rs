@@ -5,7 +5,7 @@
 //! ```
 //! Decisions are appended once a turn, all of a coordinator's in one batch where they fit; answers leave when that is flushed.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ringmain_batch::{BatchHeader, Builder, Codec};
@@ -24,6 +24,7 @@ use ringmain_types::*;
 use ringmain_wire as wire;
 
 use crate::dispatch::body;
+use crate::fair::Fair;
 use crate::mesh::{CallId, FetchGroup, GroupAsk, Return};
 use crate::{Config, Effects, Note, Shard};
 
@@ -101,8 +102,13 @@ pub(crate) struct Groups {
     topic: Option<TopicId>,
     coordinators: BTreeMap<i32, Coordinator>,
     pending: BTreeMap<Waiter, Pending>,
+    /// Asked, and to be decided in the turns to come: of each coordinator in its order.
+    asked: Fair<i32, (CallId, Partition, GroupAsk)>,
+    /// How many may still be decided in this turn.
+    asks_left: usize,
+    asks_max: usize,
     /// Decided and committed; leave a few a turn.
-    answers: VecDeque<(CallId, Return)>,
+    answers: Fair<i32, (CallId, Return)>,
     answers_max: usize,
     waiters: u64,
     /// Logs came or went.
@@ -127,7 +133,10 @@ impl Groups {
             topic: None,
             coordinators: BTreeMap::new(),
             pending: BTreeMap::new(),
-            answers: VecDeque::new(),
+            asked: Fair::new(),
+            asks_left: config.limits.group_asks_max as usize,
+            asks_max: config.limits.group_asks_max as usize,
+            answers: Fair::new(),
             answers_max: config.limits.group_answers_max as usize,
             waiters: 0,
             look: false,
@@ -159,7 +168,7 @@ impl Groups {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if !self.touched.is_empty() || !self.answers.is_empty() {
+        if !self.touched.is_empty() || !self.answers.is_empty() || !self.asked.is_empty() {
             // At once.
             return Some(Instant(0));
         }
@@ -194,7 +203,7 @@ impl Groups {
 
     /// Nobody waits for an answer.
     pub(crate) fn quiet(&self) -> bool {
-        self.pending.is_empty() && self.answers.is_empty()
+        self.pending.is_empty() && self.answers.is_empty() && self.asked.is_empty()
     }
 
     pub(crate) fn any_changed(&self) -> bool {
@@ -230,8 +239,20 @@ impl Shard {
         ImageTopics { image, properties, broker: self.config.broker }
     }
 
-    /// A call to a coordinator.
+    /// A call to a coordinator. A burst of them (a thousand members that join) is decided over several turns, so that what else this
+    /// core is asked does not wait for all of it.
     pub(crate) fn serve_group(&mut self, now: Now, id: CallId, at: Partition, ask: GroupAsk, out: &mut Effects) {
+        match self.groups.asks_left.checked_sub(1).filter(|_| self.groups.asked.idle(at.index.0)) {
+            Some(left) => {
+                self.groups.asks_left = left;
+                self.group_asked(now, id, at, ask, out);
+            }
+            // Callers have a bounded number of calls under way.
+            None => self.groups.asked.push(at.index.0, (id, at, ask)),
+        }
+    }
+
+    fn group_asked(&mut self, now: Now, id: CallId, at: Partition, ask: GroupAsk, out: &mut Effects) {
         let found = self.groups.coordinators.get(&at.index.0);
         let code = match found.filter(|found| found.partition == at && !found.failed && self.stopping.is_none()) {
             None => Some(self.no_coordinator(at)),
@@ -321,13 +342,13 @@ impl Shard {
             let Some(pending) = self.groups.pending.remove(&waiter) else { continue };
             let reply = with_refused(reply, &pending.refused);
             let result = if pending.parked { Return::Late(Ok(reply)) } else { Return::Group(reply) };
-            self.groups.answers.push_back((pending.call, result));
+            self.groups.answers.push(pending.index, (pending.call, result));
         }
     }
 
     fn groups_answer(&mut self, count: usize, out: &mut Effects) {
         for _ in 0..count {
-            let Some((call, result)) = self.groups.answers.pop_front() else { return };
+            let Some((call, result)) = self.groups.answers.pop() else { return };
             self.answer(call, result, out);
         }
     }
@@ -337,6 +358,10 @@ impl Shard {
         if std::mem::take(&mut self.groups.look) {
             self.groups_look(now, out);
             self.groups.touched.extend(self.groups.coordinators.keys());
+        }
+        for _ in 0..std::mem::replace(&mut self.groups.asks_left, self.groups.asks_max) {
+            let Some((id, at, ask)) = self.groups.asked.pop() else { break };
+            self.group_asked(now, id, at, ask, out);
         }
         for index in self.groups.take_touched(now) {
             self.group_load(now, index);

@@ -7,6 +7,7 @@ mod asked;
 mod calls;
 mod control;
 mod dispatch;
+mod fair;
 mod fetch;
 mod fetch_session;
 mod groups;

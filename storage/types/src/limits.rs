@@ -81,6 +81,8 @@ pub struct Limits {
     /// About what the groups of one shard may take in memory, besides the accounts (twice as much where ids fall unevenly): members, what they
     /// say and have, and offsets with their metadata. Beyond it nothing is taken in that makes it more.
     pub group_state_bytes_max: u64,
+    /// Requests that the coordinators of one shard decide in one turn; the rest in the next ones. A join costs up to 100 us.
+    pub group_asks_max: u32,
     /// Answers of coordinators that leave in one turn; the rest leave in the next ones. A generation of a thousand members would take the core
     /// for 20 ms.
     pub group_answers_max: u32,
@@ -171,6 +173,7 @@ impl Limits {
             group_members_max: 10_000,
             group_offsets_max: 1_000_000,
             group_state_bytes_max: part(10),
+            group_asks_max: 32,
             group_answers_max: 64,
             group_expired_max: 64,
             group_targets_max: 100,
@@ -237,6 +240,7 @@ impl Limits {
             group_members_max: 16,
             group_offsets_max: 64,
             group_state_bytes_max: 1 << 20,
+            group_asks_max: 2,
             group_answers_max: 2,
             group_expired_max: 2,
             group_targets_max: 2,

@@ -129,7 +129,10 @@ impl ConsumerGroup {
             }
             self.update(turn, &id, meta)
         };
-        let matched = self.refresh_regexes(turn, topics);
+        // As on Kafka, topics by name do not wait for those of a new pattern: these come with the next heartbeat.
+        let both = ask.subscribed_topic_regex.is_some()
+            && ask.subscribed_topic_names.as_ref().is_some_and(|names| !names.is_empty());
+        let matched = !(both && changed) && self.refresh_regexes(turn, topics);
         self.advance_epoch(turn, topics, changed || matched);
         self.update_target(turn, topics);
         let next = self.next_step(&id, owned.as_ref());
