@@ -102,6 +102,9 @@ fn cores(page: &mut Page, cores: &[Core]) {
     per_core(page, cores, (name, "counter", "Bytes of record batches fetched."), |core| core.bytes_out.get());
     let (name, help) = ("ringmain_no_space_total", "Times that a partition found no space left on its disk.");
     per_core(page, cores, (name, "counter", help), |core| core.no_space.get());
+    let (name, help) =
+        ("ringmain_damaged_places_total", "Places in files whose bytes do not check, as starts and reads met them.");
+    per_core(page, cores, (name, "counter", help), |core| core.damaged.get());
     for (at, (suffix, kind, help)) in COMPACTION.iter().enumerate() {
         let name = format!("ringmain_compaction_{suffix}");
         per_core(page, cores, (&name, kind, help), |core| core.compaction[at].get());

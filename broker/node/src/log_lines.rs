@@ -93,18 +93,25 @@ impl LogLines {
             tracing::debug!(shard, partition, start, end, "log opened");
         }
         for damage in report.damage.iter().take(DAMAGE_LINES) {
-            match damage {
-                Damage::Rot { path, position } => {
-                    tracing::error!(shard, partition, path, position, "acknowledged bytes do not check: not served")
-                }
-                Damage::Unreadable(error) => tracing::error!(shard, partition, %error, "log can't be read"),
-                Damage::Stray { path } => tracing::warn!(shard, partition, path, "set aside: belongs to no log"),
-            }
+            damaged(shard, &partition, damage);
         }
         let more = report.damage.len().saturating_sub(DAMAGE_LINES);
         if more > 0 {
             tracing::error!(shard, partition, more, "more is damaged: see `ringmain log verify`");
         }
+    }
+}
+
+fn damaged(shard: u16, partition: &str, damage: &Damage) {
+    match damage {
+        Damage::Rot { path, position } if path.ends_with("index") => {
+            tracing::error!(shard, partition, path, position, "an index entry does not fit its batch: passed over")
+        }
+        Damage::Rot { path, position } => {
+            tracing::error!(shard, partition, path, position, "acknowledged bytes do not check: not served")
+        }
+        Damage::Unreadable(error) => tracing::error!(shard, partition, %error, "log can't be read"),
+        Damage::Stray { path } => tracing::warn!(shard, partition, path, "set aside: belongs to no log"),
     }
 }
 
@@ -143,6 +150,7 @@ impl NoteSink for LogLines {
                 "the log directory failed and takes no more writes: check the disk, then restart"
             ),
             Note::NoSpace { partition, error } => self.no_space(now, *partition, error),
+            Note::Damaged { partition, damage } => damaged(shard, &self.name(*partition), damage),
             Note::SpaceAgain { partition } => {
                 tracing::info!(shard, partition = self.name(*partition), "there is space again: records are taken")
             }

@@ -107,6 +107,7 @@ pub(crate) struct Core {
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) no_space: Counter,
+    pub(crate) damaged: Counter,
     /// In the order of `COMPACTION`.
     pub(crate) compaction: [Counter; COMPACTION.len()],
     /// In the order of `Gauges`.
@@ -279,6 +280,7 @@ impl Core {
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
             no_space: Counter::default(),
+            damaged: Counter::default(),
             compaction: Default::default(),
             gauges: Default::default(),
             groups_known: Counter::default(),
@@ -469,6 +471,7 @@ impl NoteSink for CoreSink {
             Note::Image(image) => self.unpublished = Some(image.clone()),
             // With one replica all that was recovered is visible, and no note of its own says so.
             Note::Recovered { partition, report } => {
+                self.core().damaged.add(report.damage.len() as u64);
                 if let Some(cell) = self.cell(*partition) {
                     cell.high_watermark.set(u64::try_from(report.end.0).unwrap_or(0));
                 }
@@ -476,6 +479,7 @@ impl NoteSink for CoreSink {
             Note::Group { group, figures } => self.group(group, figures.as_ref()),
             Note::Groups { count } => self.core().groups_known.set(u64::from(*count)),
             Note::NoSpace { .. } => self.core().no_space.add(1),
+            Note::Damaged { .. } => self.core().damaged.add(1),
             Note::Compaction(stats) => {
                 for (counter, value) in self.core().compaction.iter().zip(compaction(stats)) {
                     counter.set(value);

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use ringmain_buffer::Buf;
 use ringmain_disk::{DiskDone, DiskError, DiskOp};
 pub use ringmain_group::Figures;
-use ringmain_log::{CompactionStats, Recovery};
+use ringmain_log::{CompactionStats, Damage, Recovery};
 use ringmain_metadata::ClusterImage;
 use ringmain_session::{Close, Incoming, Want};
 use ringmain_types::*;
@@ -122,6 +122,11 @@ pub enum Note {
     NoSpace {
         partition: Partition,
         error: DiskError,
+    },
+    /// A read met bytes that do not check: they are not served.
+    Damaged {
+        partition: Partition,
+        damage: Damage,
     },
     /// After `NoSpace`.
     SpaceAgain {

@@ -174,7 +174,9 @@ pub(crate) fn check_epoch(ours: LeaderEpoch, theirs: Option<LeaderEpoch>) -> Res
 
 pub(crate) fn read_error(error: &ReadError) -> ErrorCode {
     match error {
-        ReadError::Disk(_) | ReadError::Rot { .. } => ErrorCode::KafkaStorageError,
+        ReadError::Disk(_) => ErrorCode::KafkaStorageError,
+        // Consumers try again on a storage error, for ever and without a word. This one they tell.
+        ReadError::Rot { .. } => ErrorCode::CorruptMessage,
         ReadError::Removed => ErrorCode::UnknownTopicOrPartition,
     }
 }

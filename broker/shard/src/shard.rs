@@ -480,6 +480,7 @@ impl Shard {
             }
             StoreEvent::Found { token, result, .. } => self.find_done(token, result, out),
             StoreEvent::NoSpace { partition, error } => out.notes.push(Note::NoSpace { partition, error }),
+            StoreEvent::Damaged { partition, damage } => out.notes.push(Note::Damaged { partition, damage }),
             StoreEvent::SpaceAgain { partition } => out.notes.push(Note::SpaceAgain { partition }),
             StoreEvent::Fenced { dir, error } => {
                 out.notes.push(Note::Fenced { dir, error });

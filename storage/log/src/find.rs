@@ -4,6 +4,8 @@ use ringmain_batch::{BatchHeader, records};
 use ringmain_buffer::{Pool, Refused};
 use ringmain_types::*;
 
+use crate::doubt::Doubt;
+use crate::index::{Entry, TimeEntry};
 use crate::log::Log;
 use crate::read::{Ask, Need, Outcome, What};
 use crate::store::Store;
@@ -14,6 +16,8 @@ use crate::{FindResult, Found, ReadError, TimeQuery};
 pub(crate) struct Find {
     query: TimeQuery,
     state: State,
+    /// Behind the batch that was looked at last: the next one begins there, in a log without holes.
+    follows: Option<Offset>,
     /// Segments that were read through for their greatest timestamp: their index names one that no record from the log's start on has.
     known: Vec<(Offset, Option<(WallMs, Offset)>)>,
 }
@@ -22,6 +26,7 @@ impl Find {
     /// The segments are others than they were.
     pub fn restart(&mut self) {
         self.state = State::Begin;
+        self.follows = None;
         self.known.clear();
     }
 }
@@ -33,6 +38,8 @@ enum State {
     Seek {
         base: Offset,
         position: u32,
+        /// The entry of the time index that led there, until its batch was met.
+        by: Option<TimeEntry>,
     },
     /// The greatest of a segment: `wanted` by its index, which leads to where `from` begins; if it is not there, all from `whole` on
     /// is looked at.
@@ -49,7 +56,7 @@ impl Store {
     /// The first record at or after a time, or the one with the greatest. Looks at everything up to the end: who must not show
     /// what is not committed compares.
     pub fn find(&mut self, _now: Now, _pool: &mut Pool, id: LogId, query: TimeQuery) -> FindResult {
-        match self.ask(id, Ask::Find(Find { query, state: State::Begin, known: Vec::new() })) {
+        match self.ask(id, Ask::Find(Find { query, state: State::Begin, follows: None, known: Vec::new() })) {
             Ok(What::Find(result)) => result,
             Ok(What::Read(_)) => FindResult::Failed(ReadError::Removed),
             Err(Some(token)) => FindResult::Pending(token),
@@ -71,10 +78,13 @@ impl Log {
             let (base, position) = match find.state {
                 State::Begin => match self.begin_find(find) {
                     Ok(Some(found)) => return done(found),
-                    Ok(None) => continue,
+                    Ok(None) => {
+                        find.follows = None;
+                        continue;
+                    }
                     Err(need) => return Outcome::Need(need),
                 },
-                State::Seek { base, position } | State::Scan { base, position, .. } => (base, position),
+                State::Seek { base, position, .. } | State::Scan { base, position, .. } => (base, position),
             };
             let segment = self.segment_of(base).filter(|(of, ..)| *of == base);
             let Some((_, next, bytes)) = segment else {
@@ -89,19 +99,43 @@ impl Log {
                 }
             }
             let Some(stretch) = self.in_memory(base, position) else {
-                let need = Need::Bytes { base, from: position, bytes: READ_BYTES, whole: false, build: false };
+                let need = Need::Bytes {
+                    base,
+                    from: position,
+                    bytes: READ_BYTES,
+                    whole: false,
+                    build: false,
+                    follows: find.follows,
+                };
                 return Outcome::Need(need);
             };
+            if let Some(doubt) = self.misled(base, position, &stretch) {
+                return Outcome::Doubt(doubt);
+            }
             let batch = &stretch.data[(position - stretch.first) as usize..];
+            let expected = find.follows.or((position == 0).then_some(base)).filter(|_| !self.compaction.holes);
             let seen = BatchHeader::parse(batch).map_err(|_| ()).and_then(|header| {
+                if expected.is_some_and(|expected| expected != header.base) {
+                    return Err(());
+                }
                 let length = header.info.bytes;
                 let batch = &batch[..(length as usize).min(batch.len())];
-                Ok((length, self.seen(&find.state, find.query, &header, batch, (&mut scratch, bytes_max))?))
+                let seen = self.seen(&find.state, find.query, &header, batch, (&mut scratch, bytes_max))?;
+                Ok((length, seen, header))
             });
-            let Ok((length, seen)) = seen else {
+            let Ok((length, seen, header)) = seen else {
                 let rot = ReadError::Rot { segment: base, position: Position(position) };
                 return Outcome::Done(What::Find(FindResult::Failed(rot)));
             };
+            if let State::Seek { by, .. } = &mut find.state
+                && let Some(entry) = *by
+            {
+                if !entry.bears(&header, seen.is_some()) {
+                    return Outcome::Doubt(Doubt { base, entry: Entry::Time(entry.number) });
+                }
+                *by = by.filter(|entry| header.last() < entry.last);
+            }
+            find.follows = Some(header.next());
             match &mut find.state {
                 State::Begin => {}
                 State::Seek { position, .. } if seen.is_none() => *position += length,
@@ -122,13 +156,16 @@ impl Log {
     /// A segment's end; false when there is nothing behind it to be looked at.
     fn over(&self, find: &mut Find, next: Offset, bytes: u32) -> bool {
         match &mut find.state {
-            State::Scan { position, whole, .. } if whole.is_some() => *position = whole.take().unwrap_or(0),
+            State::Scan { position, whole, .. } if whole.is_some() => {
+                *position = whole.take().unwrap_or(0);
+                find.follows = None;
+            }
             State::Scan { base, best, .. } => {
                 find.known.push((*base, *best));
                 find.state = State::Begin;
             }
             State::Seek { .. } if bytes == 0 || next >= self.end() => return false,
-            state => *state = State::Seek { base: next, position: 0 },
+            state => *state = State::Seek { base: next, position: 0, by: None },
         }
         true
     }
@@ -137,7 +174,7 @@ impl Log {
     #[allow(clippy::type_complexity)]
     fn begin_find(&self, find: &mut Find) -> Result<Option<Option<(WallMs, Offset)>>, Need> {
         let mut best: Option<(WallMs, Offset, bool)> = None;
-        let sealed = self.sealed.values().map(|s| (s.base, s.next, s.max_timestamp, s.built_to));
+        let sealed = self.sealed.values().map(|s| (s.base, s.next, s.max_timestamp, s.built_to.map(|(to, _)| to)));
         let open = self.open.iter().map(|s| {
             let max = s.index.max_timestamp().map_or(WallMs(-1), |(at, _)| at);
             (s.base, s.next, Some(max), None)
@@ -150,13 +187,21 @@ impl Log {
             match (find.query, built_to) {
                 (TimeQuery::At(at), _) if max >= at => {
                     let index = self.index_of(base).ok_or(Need::Index { base })?;
-                    find.state = State::Seek { base, position: index.position_at(at).0 };
+                    let (Position(position), by) = index.position_at(at);
+                    find.state = State::Seek { base, position, by };
                     return Ok(None);
                 }
                 (TimeQuery::At(_), _) => {}
                 // Its greatest is not known before its index is made.
                 (TimeQuery::Max, Some(from)) => {
-                    return Err(Need::Bytes { base, from, bytes: READ_BYTES, whole: false, build: true });
+                    return Err(Need::Bytes {
+                        base,
+                        from,
+                        bytes: READ_BYTES,
+                        whole: false,
+                        build: true,
+                        follows: None,
+                    });
                 }
                 (TimeQuery::Max, None) => {
                     let known = find.known.iter().find(|(of, _)| *of == base).map(|(_, greatest)| *greatest);

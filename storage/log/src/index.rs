@@ -133,9 +133,20 @@ impl SegmentIndex {
         self.offsets.floor(offset)
     }
 
-    /// A position at or before the first batch with a record at or after `timestamp`; no batch before it has one.
-    pub fn position_at(&self, timestamp: WallMs) -> Position {
-        self.times.floor(timestamp).map_or(Position(0), |(_, offset)| self.offsets.floor(offset))
+    /// A position at or before the first batch with a record at or after `timestamp`; no batch before it has one, if the entry holds by
+    /// which that is known.
+    pub fn position_at(&self, timestamp: WallMs) -> (Position, Option<TimeEntry>) {
+        let entry = self.times.floor(timestamp);
+        (entry.map_or(Position(0), |entry| self.offsets.floor(entry.last)), entry)
+    }
+
+    /// Entries that were found not to hold are no longer gone by. How many there are now.
+    pub fn distrust(&mut self, entry: Entry) -> usize {
+        match entry {
+            Entry::Offset(number) => distrust(&mut self.offsets.bad, number),
+            Entry::Time(number) => distrust(&mut self.times.bad, number),
+        }
+        self.offsets.bad.len() + self.times.bad.len()
     }
 
     /// The segment's largest timestamp and the last offset of the first batch that has it; none when no batch has a timestamp.
@@ -150,23 +161,33 @@ impl SegmentIndex {
     pub fn times(&self) -> &TimeIndex {
         &self.times
     }
+}
 
-    /// For a sealed segment that is seldom read: keeps about `entries_max` entries of each index, evenly. A search finds an earlier
-    /// position than before, never a later one. The files must be written before.
-    pub fn thin(&mut self, entries_max: usize) {
-        thin(&mut self.offsets.entries, entries_max);
-        thin(&mut self.times.entries, entries_max);
+/// One entry, by its number in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    Offset(usize),
+    Time(usize),
+}
+
+/// What a `.timeindex` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeEntry {
+    pub number: usize,
+    pub timestamp: WallMs,
+    /// The last offset of the first batch that has it.
+    pub last: Offset,
+}
+
+fn distrust(bad: &mut Vec<usize>, number: usize) {
+    if let Err(at) = bad.binary_search(&number) {
+        bad.insert(at, number);
     }
 }
 
-/// Keeps the last entry and every n-th before it.
-fn thin<T: Copy>(entries: &mut Vec<T>, entries_max: usize) {
-    let step = entries.len().div_ceil(entries_max.max(1)).max(1);
-    if step > 1 {
-        let skip = (entries.len() - 1) % step;
-        *entries = entries.iter().skip(skip).step_by(step).copied().collect();
-    }
-    entries.shrink_to_fit();
+/// The last one before `above` that is gone by.
+fn trusted(bad: &[usize], above: usize) -> Option<usize> {
+    (0..above).rev().find(|number| bad.binary_search(number).is_err())
 }
 
 /// `.index`: (offset less the segment's base, position), each a big-endian i32, both strictly rising.
@@ -174,11 +195,13 @@ fn thin<T: Copy>(entries: &mut Vec<T>, entries_max: usize) {
 pub struct OffsetIndex {
     base: Offset,
     entries: Vec<(u32, u32)>,
+    /// Numbers of entries that do not hold, rising.
+    bad: Vec<usize>,
 }
 
 impl OffsetIndex {
     pub fn new(base: Offset) -> OffsetIndex {
-        OffsetIndex { base, entries: Vec::new() }
+        OffsetIndex { base, entries: Vec::new(), bad: Vec::new() }
     }
 
     fn push(&mut self, last: Offset, position: Position) {
@@ -215,7 +238,21 @@ impl OffsetIndex {
     /// The position of the last entry at or below `offset`; 0 without one.
     pub fn floor(&self, offset: Offset) -> Position {
         let above = self.entries.partition_point(|entry| self.base.0.saturating_add(entry.0.into()) <= offset.0);
-        Position(above.checked_sub(1).map_or(0, |at| self.entries[at].1))
+        Position(trusted(&self.bad, above).map_or(0, |at| self.entries[at].1))
+    }
+
+    /// The entry that leads to this position: its number, and the last offset of the batch there.
+    pub fn leads_to(&self, position: Position) -> Option<(usize, Offset)> {
+        let number = self.entries.binary_search_by_key(&position.0, |entry| entry.1).ok()?;
+        let trusted = self.bad.binary_search(&number).is_err();
+        trusted.then(|| (number, Offset(self.base.0.saturating_add(self.entries[number].0.into()))))
+    }
+
+    /// The position of the first entry behind `position`.
+    pub fn after(&self, position: Position) -> Option<Position> {
+        let above = self.entries.partition_point(|entry| entry.1 <= position.0);
+        let next = (above..self.entries.len()).find(|number| self.bad.binary_search(number).is_err());
+        next.map(|number| Position(self.entries[number].1))
     }
 
     /// The last position of an entry at or below `position`: a batch begins there. 0 without one.
@@ -246,7 +283,7 @@ impl OffsetIndex {
         let (entries, []) = bytes.as_chunks::<OFFSET_ENTRY_BYTES>() else {
             return Err(IndexError::Length { bytes: bytes.len(), entry_bytes: OFFSET_ENTRY_BYTES });
         };
-        let mut index = OffsetIndex { base, entries: Vec::with_capacity(entries.len()) };
+        let mut index = OffsetIndex { base, entries: Vec::with_capacity(entries.len()), bad: Vec::new() };
         for (entry, bytes) in entries.iter().enumerate() {
             let [a, b, c, d, rest @ ..] = *bytes;
             let (at, position) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes(rest));
@@ -270,11 +307,13 @@ impl OffsetIndex {
 pub struct TimeIndex {
     base: Offset,
     entries: Vec<(i64, u32)>,
+    /// Numbers of entries that do not hold, rising.
+    bad: Vec<usize>,
 }
 
 impl TimeIndex {
     pub fn new(base: Offset) -> TimeIndex {
-        TimeIndex { base, entries: Vec::new() }
+        TimeIndex { base, entries: Vec::new(), bad: Vec::new() }
     }
 
     /// Nothing is added when the timestamp does not rise.
@@ -309,9 +348,12 @@ impl TimeIndex {
     }
 
     /// The last entry at or before `timestamp`.
-    pub fn floor(&self, timestamp: WallMs) -> Option<(WallMs, Offset)> {
+    pub fn floor(&self, timestamp: WallMs) -> Option<TimeEntry> {
         let above = self.entries.partition_point(|entry| entry.0 <= timestamp.0);
-        above.checked_sub(1).map(|at| self.entry(self.entries[at]))
+        trusted(&self.bad, above).map(|number| {
+            let (timestamp, last) = self.entry(self.entries[number]);
+            TimeEntry { number, timestamp, last }
+        })
     }
 
     fn entry(&self, (timestamp, at): (i64, u32)) -> (WallMs, Offset) {
@@ -340,7 +382,7 @@ impl TimeIndex {
         let (entries, []) = bytes.as_chunks::<TIME_ENTRY_BYTES>() else {
             return Err(IndexError::Length { bytes: bytes.len(), entry_bytes: TIME_ENTRY_BYTES });
         };
-        let mut index = TimeIndex { base, entries: Vec::with_capacity(entries.len()) };
+        let mut index = TimeIndex { base, entries: Vec::with_capacity(entries.len()), bad: Vec::new() };
         for (entry, bytes) in entries.iter().enumerate() {
             let [a, b, c, d, e, f, g, h, rest @ ..] = *bytes;
             let timestamp = i64::from_be_bytes([a, b, c, d, e, f, g, h]);
@@ -391,6 +433,20 @@ pub enum IndexError {
     Order {
         entry: usize,
     },
+}
+
+impl IndexError {
+    /// Where in the file.
+    pub fn position(&self, entry_bytes: usize) -> u64 {
+        let bytes = match self {
+            IndexError::Length { bytes, .. } => bytes / entry_bytes * entry_bytes,
+            IndexError::Offset { entry }
+            | IndexError::Position { entry, .. }
+            | IndexError::Timestamp { entry, .. }
+            | IndexError::Order { entry } => entry * entry_bytes,
+        };
+        bytes as u64
+    }
 }
 
 impl fmt::Display for IndexError {
@@ -453,15 +509,18 @@ mod tests {
         let batches = batches(100, 100, &timestamps);
         let mut index = indexed(&batches, 250);
         index.seal();
-        for thinned in [usize::MAX, 7, 1, 0] {
-            index.thin(thinned);
-            assert!(thinned == usize::MAX || index.offsets.len() <= thinned.max(1));
+        for distrusted in 0..8 {
+            // The same with entries that are not gone by.
+            if distrusted > 0 {
+                index.distrust(Entry::Offset(distrusted * 7));
+                index.distrust(Entry::Time(distrusted));
+            }
             for (i, batch) in batches.iter().enumerate() {
                 for offset in batch.last.0 - 2..=batch.last.0 {
                     assert!(index.position(Offset(offset)) <= batch.position);
                 }
                 let first = batches.iter().find(|other| other.max_timestamp >= batch.max_timestamp).unwrap();
-                assert!(index.position_at(batch.max_timestamp) <= first.position, "{i}");
+                assert!(index.position_at(batch.max_timestamp).0 <= first.position, "{i}");
             }
             assert_eq!(index.times.last(), index.max_timestamp());
         }

@@ -7,6 +7,7 @@ use ringmain_types::{LogId, Offset};
 
 use crate::ReadToken;
 use crate::checkpoint::Wrote;
+use crate::doubt::Proving;
 use crate::spares::Spare;
 
 /// Jobs that run at once; the rest wait in order. Enough to keep a device busy, few enough to leave it to commits.
@@ -35,6 +36,7 @@ pub(crate) enum Then {
     SegmentOpened(LogId, Offset, FileId, ReadToken),
     IndexOpened(LogId, Offset, [FileId; 2], Option<ReadToken>),
     IndexRead(LogId, Offset, [u64; 2], Option<ReadToken>),
+    IndexProved(LogId, Offset, Box<Proving>),
     Settled(LogId),
     RootListed,
     LeftoverListed(String),

@@ -7,6 +7,7 @@ mod chunk;
 mod close;
 mod commit;
 mod compaction;
+mod doubt;
 mod entry;
 pub mod epochs;
 mod files;
@@ -224,6 +225,11 @@ pub enum StoreEvent {
     /// There is space again, after `NoSpace`.
     SpaceAgain {
         partition: Partition,
+    },
+    /// A read met bytes that do not check; told once until another place is met. What was asked for fails.
+    Damaged {
+        partition: Partition,
+        damage: Damage,
     },
     /// The log's files are gone.
     Removed {

@@ -7,6 +7,7 @@ use ringmain_buffer::{Buf, Pool};
 use ringmain_types::*;
 
 use crate::compaction::LogCompaction;
+use crate::doubt::Unsure;
 use crate::entry::{Checkpoint, LogState, SegmentState};
 use crate::epochs::{EpochStart, LeaderEpochs};
 use crate::plan::Plans;
@@ -114,6 +115,10 @@ pub(crate) struct Log {
     pub full_until: Option<Instant>,
     /// The last reservation found none, and that was told.
     pub full: bool,
+    /// The damaged place that was told of last.
+    pub rot_told: Option<(Offset, &'static str, u64)>,
+    /// Where an index led to no batch.
+    pub unsure: Option<Unsure>,
     pub compaction: LogCompaction,
     chunk_hint: u32,
     chunk_at: Instant,
@@ -160,6 +165,8 @@ impl Log {
             waits: false,
             jobs: 0,
             full_until: None,
+            rot_told: None,
+            unsure: None,
             compaction: LogCompaction::default(),
             full: false,
             chunk_hint: CHUNK_BYTES_MIN,

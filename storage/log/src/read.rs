@@ -7,8 +7,9 @@ use ringmain_buffer::{Buf, BufMut, Pool, Refused};
 use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, FileId};
 use ringmain_types::*;
 
+use crate::doubt::{Doubt, Proving};
 use crate::find::Find;
-use crate::index::{IndexedBatch, OffsetIndex, SegmentIndex, TimeIndex};
+use crate::index::{IndexedBatch, OFFSET_ENTRY_BYTES, OffsetIndex, SegmentIndex, TIME_ENTRY_BYTES, TimeIndex};
 use crate::jobs::{Job, Step, Then};
 use crate::log::Log;
 use crate::segment::file_name;
@@ -19,6 +20,8 @@ use crate::{FindResult, ReadAt, ReadError, ReadResult, ReadToken, Slices, StoreE
 const WAITING_PER_INFLIGHT: usize = 64;
 /// Steps of one read: a segment of 2 GiB without an index, walked in pieces of 1 MiB, and some.
 const STEPS_MAX: u32 = 4096;
+/// Index entries that are found not to hold in one step; whoever asked tries again.
+const DOUBTS_PER_STEP: u32 = 16;
 
 /// What must be fetched before a read or a search can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,19 +37,31 @@ pub(crate) enum Need {
         bytes: u32,
         whole: bool,
         build: bool,
+        /// Where the batch before ends, as far as known: no batch's own checksum tells its base offset.
+        follows: Option<Offset>,
     },
 }
 
 pub(crate) enum Outcome {
     Done(What),
     Need(Need),
+    /// An index led astray: asked anew.
+    Doubt(Doubt),
+}
+
+/// A search in this segment goes on at this position, behind a batch that ends there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Skipped {
+    base: Offset,
+    position: u32,
+    follows: Option<Offset>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     /// With the segment and the position of the batch where the search for the first wanted one goes on: what was skipped need not be
     /// in memory at the same time as what follows, so that a small cache serves it too.
-    Read(ReadAt, Option<(Offset, u32)>),
+    Read(ReadAt, Option<Skipped>),
     Find(Find),
 }
 #[derive(Debug)]
@@ -112,7 +127,9 @@ impl Reads {
     pub fn replaced(&mut self, id: LogId, base: Offset, next: Offset) {
         for pending in self.pending.values_mut().filter(|pending| pending.log == id) {
             match &mut pending.ask {
-                Ask::Read(_, skipped) => *skipped = skipped.filter(|(of, _)| *of < base || *of >= next),
+                Ask::Read(_, skipped) => {
+                    *skipped = skipped.filter(|skipped| skipped.base < base || skipped.base >= next)
+                }
                 Ask::Find(find) => find.restart(),
             }
             let (Need::Index { base: of } | Need::Bytes { base: of, .. }) = pending.need;
@@ -128,6 +145,9 @@ impl Reads {
     pub fn index_loaded(&mut self, id: LogId, base: Offset, bytes: usize) {
         self.index_bytes += bytes;
         self.indexes.push_back((id, base, bytes));
+    }
+    pub fn index_refused(&mut self, id: LogId, base: Offset) {
+        self.loading.remove(&(id, base));
     }
     pub fn index_dropped(&mut self, id: LogId, base: Offset) {
         if let Some(at) = self.indexes.iter().position(|(log, of, _)| (*log, *of) == (id, base))
@@ -183,7 +203,7 @@ impl Log {
         Some(Stretch { first: chunk.first(), data: chunk.slice(chunk.first(), chunk.end()) })
     }
 
-    fn read(&self, at: &ReadAt, skipped: &mut Option<(Offset, u32)>) -> Outcome {
+    fn read(&self, at: &ReadAt, skipped: &mut Option<Skipped>) -> Outcome {
         let done = |result| Outcome::Done(What::Read(result));
         let end = self.end();
         if at.from < self.start || at.from > end {
@@ -191,6 +211,7 @@ impl Log {
         }
         let below = at.below.min(end);
         let mut slices = Slices { next: at.from, ..Slices::default() };
+        let mut follows = None;
         if at.from >= below {
             return done(ReadResult::Ready(slices));
         }
@@ -199,8 +220,8 @@ impl Log {
         };
         let Some(index) = self.index_of(base) else { return Outcome::Need(Need::Index { base }) };
         let mut position = index.position(at.from).0;
-        if let Some((_, to)) = skipped.filter(|(of, to)| *of == base && *to < bytes) {
-            position = position.max(to);
+        if let Some(on) = skipped.filter(|on| on.base == base && on.position < bytes && on.position >= position) {
+            (position, follows) = (on.position, on.follows);
         }
         loop {
             if position >= bytes {
@@ -220,12 +241,16 @@ impl Log {
                 if !slices.parts.is_empty() {
                     return done(ReadResult::Ready(slices));
                 }
-                *skipped = Some((base, position));
+                *skipped = Some(Skipped { base, position, follows });
                 let bytes = at.bytes_max.max(HEADER_BYTES as u32);
-                return Outcome::Need(Need::Bytes { base, from: position, bytes, whole: false, build: false });
+                return Outcome::Need(Need::Bytes { base, from: position, bytes, whole: false, build: false, follows });
             };
+            if let Some(doubt) = self.misled(base, position, &stretch) {
+                return Outcome::Doubt(doubt);
+            }
             let begin = position - stretch.first;
-            match take_batches(&stretch.data, begin as usize, at, below, &mut slices) {
+            let holes = self.compaction.holes;
+            match take_batches(&stretch.data, begin as usize, (at, below, holes), &mut follows, &mut slices) {
                 Ok(true) => position = stretch.first + stretch.data.len() as u32,
                 Ok(false) => return done(ReadResult::Ready(slices)),
                 Err(at) => {
@@ -237,16 +262,29 @@ impl Log {
     }
 }
 
-/// Takes whole batches of `data` from `at` on; false when no more are wanted.
-fn take_batches(data: &Buf, mut at: usize, ask: &ReadAt, below: Offset, slices: &mut Slices) -> Result<bool, usize> {
+/// Takes whole batches of `data` from `at` on; false when no more are wanted. `follows`: the offset behind the batch before. A base
+/// offset is not under its batch's checksum: without holes each batch begins where the one before ends, and the first holds what is asked for or ends
+/// before it.
+fn take_batches(
+    data: &Buf,
+    mut at: usize,
+    (ask, below, holes): (&ReadAt, Offset, bool),
+    follows: &mut Option<Offset>,
+    slices: &mut Slices,
+) -> Result<bool, usize> {
     let mut from = None;
     let mut more = true;
     while at < data.len() {
         let header = BatchHeader::parse(&data[at..]).map_err(|_| at)?;
         let bytes = header.info.bytes as usize;
-        if at + bytes > data.len() {
+        let in_order = match *follows {
+            Some(follows) => header.base == follows || holes && header.base > follows,
+            None => header.base <= ask.from || holes,
+        };
+        if at + bytes > data.len() || !in_order {
             return Err(at);
         }
+        *follows = Some(header.next());
         if header.next() <= ask.from {
             at += bytes;
             continue;
@@ -283,7 +321,8 @@ impl Store {
 
     /// Answers, or names the token under which the answer will come; none when too many wait already.
     pub(crate) fn ask(&mut self, id: LogId, mut ask: Ask) -> Result<What, Option<ReadToken>> {
-        match self.ask_step(id, &mut ask) {
+        match self.ask_steps(id, &mut ask) {
+            Outcome::Doubt(_) => Err(None),
             Outcome::Done(what) => Ok(what),
             Outcome::Need(need) => {
                 let most = self.config.limits.reads_inflight_max as usize * WAITING_PER_INFLIGHT;
@@ -297,6 +336,18 @@ impl Store {
                 Err(Some(token))
             }
         }
+    }
+
+    /// Past entries that do not hold; a few at once.
+    fn ask_steps(&mut self, id: LogId, ask: &mut Ask) -> Outcome {
+        let mut outcome = self.ask_step(id, ask);
+        for _ in 0..DOUBTS_PER_STEP {
+            let Outcome::Doubt(doubt) = outcome else { break };
+            self.distrust(id, doubt);
+            ask.begin_anew();
+            outcome = self.ask_step(id, ask);
+        }
+        outcome
     }
 
     fn ask_step(&self, id: LogId, ask: &mut Ask) -> Outcome {
@@ -340,7 +391,7 @@ impl Store {
         }
         match need {
             Need::Index { base } => self.load_index(id, base, Some(token)),
-            Need::Bytes { base, from, bytes, whole, build } => {
+            Need::Bytes { base, from, bytes, whole, build, .. } => {
                 let (file, to) = match self.readable(id, base, from, (bytes, whole, build)) {
                     // The segment went, or came into memory, meanwhile.
                     Readable::Nothing => return self.read_again(now, pool, token),
@@ -383,7 +434,7 @@ impl Store {
         (compaction.renaming && compaction.swaps(base)).then(|| fenced.clone())
     }
 
-    fn answer_refused(&mut self, token: ReadToken, refused: Refused) {
+    pub(crate) fn answer_refused(&mut self, token: ReadToken, refused: Refused) {
         let Some(pending) = self.reads.pending.remove(&token) else { return };
         let what = match pending.ask {
             Ask::Read(..) => What::Read(ReadResult::Memory(refused)),
@@ -393,6 +444,11 @@ impl Store {
     }
 
     fn answer(&mut self, log: LogId, token: ReadToken, what: What) {
+        if let What::Read(ReadResult::Failed(ReadError::Rot { segment, position }))
+        | What::Find(FindResult::Failed(ReadError::Rot { segment, position })) = what
+        {
+            self.tell_rot(log, segment, "log", position.0.into());
+        }
         self.events.push(match what {
             What::Read(result) => StoreEvent::Read { log, token, result },
             What::Find(result) => StoreEvent::Found { log, token, result },
@@ -458,7 +514,7 @@ impl Store {
         self.reads.files.remove(&token);
         let Some(pending) = self.reads.pending.get(&token) else { return };
         let (id, need, begin) = (pending.log, pending.need, pending.position);
-        let Need::Bytes { base, from, build, .. } = need else { return };
+        let Need::Bytes { base, from, bytes: asked, whole, build, follows } = need else { return };
         let here = self.log(id).is_some_and(|log| log.segment(base).is_some() || log.sealed.contains_key(&base));
         let read = match result {
             Ok(DiskOk::Read(read)) => read,
@@ -467,13 +523,20 @@ impl Store {
             Err(error) => return self.read_failed(token, ReadError::Disk(error)),
             Ok(_) => return self.read_again(now, pool, token),
         };
-        match self.believe(id, base, from, begin, read) {
+        let believed = match self.believe(id, base, (from, follows), begin, read) {
+            // As many as it says that it has were asked for: what is known to begin behind it came in between.
+            Ok((data, wanted)) if data.is_empty() && whole && wanted <= asked => {
+                Err(ReadError::Rot { segment: base, position: Position(from) })
+            }
+            believed => believed,
+        };
+        match believed {
             Ok((data, wanted)) => {
                 if data.is_empty() {
                     // The first batch is longer than what was read.
                     if let Some(pending) = self.reads.pending.get_mut(&token) {
                         pending.steps += 1;
-                        pending.need = Need::Bytes { base, from, bytes: wanted, whole: true, build };
+                        pending.need = Need::Bytes { base, from, bytes: wanted, whole: true, build, follows };
                         self.reads.waiting.push_front(token);
                     }
                     return;
@@ -484,7 +547,18 @@ impl Store {
                 self.read_again(now, pool, token);
             }
             Err(_) if !here => self.read_again(now, pool, token),
+            Err(ReadError::Rot { position, .. })
+                if position.0 == from && !build && self.led_astray(id, base, from, token) =>
+            {
+                self.read_again(now, pool, token)
+            }
             Err(error) => self.read_failed(token, error),
+        }
+    }
+
+    pub(crate) fn begin_anew(&mut self, token: ReadToken) {
+        if let Some(pending) = self.reads.pending.get_mut(&token) {
+            pending.ask.begin_anew();
         }
     }
 
@@ -493,7 +567,7 @@ impl Store {
         &mut self,
         id: LogId,
         base: Offset,
-        from: u32,
+        (from, follows): (u32, Option<Offset>),
         begin: u32,
         read: BufMut,
     ) -> Result<(Buf, u32), ReadError> {
@@ -509,25 +583,38 @@ impl Store {
             },
         };
         let holes = log.compaction.holes && log.segment(base).is_none();
+        let segment_next = log.sealed.get(&base).map(|segment| segment.next);
         let whole = limit.saturating_sub(begin).min(read.len() as u32) as usize;
         let data = read.freeze();
         let first = (from - begin) as usize;
         let mut at = first;
+        // What is known of the first one's base offset.
+        let built = log.sealed.get(&base).and_then(|segment| segment.built_to).filter(|(to, _)| *to == from);
+        let known = follows.or((from == 0).then_some(base)).or(built.map(|(_, next)| next));
         let mut next: Option<Offset> = None;
+        let mut rotten = false;
         let mut batches = Vec::new();
         while at + HEADER_BYTES <= whole {
-            let header = BatchHeader::parse(&data[at..whole]).map_err(|_| rot(at))?;
+            let header = BatchHeader::parse(&data[at..whole]).ok().filter(|header| {
+                // Neither base nor epoch is under the checksum.
+                let epoch = log.epochs.epoch_of(header.base);
+                let expected = next.or(known);
+                let follows = expected.is_none_or(|next| header.base == next || holes && header.base > next);
+                let inside = header.base >= base && segment_next.is_none_or(|end| header.next() <= end);
+                let fits = begin as usize + at + header.info.bytes as usize <= limit as usize;
+                follows && inside && fits && (epoch.0 < 0 || header.epoch == epoch)
+            });
+            let Some(header) = header else {
+                rotten = true;
+                break;
+            };
             let bytes = header.info.bytes as usize;
-            if next.is_some_and(|next| header.base < next || header.base != next && !holes)
-                || begin as usize + at + bytes > limit as usize
-            {
-                return Err(rot(at));
-            }
             if at + bytes > whole {
                 break;
             }
             if !crc_ok(&data[at..at + bytes]) {
-                return Err(rot(at));
+                rotten = true;
+                break;
             }
             batches.push((header, begin + at as u32));
             next = Some(header.next());
@@ -535,7 +622,15 @@ impl Store {
         }
         if at > first {
             build_index(log, base, &batches, interval);
+            if log.unsure.is_some() {
+                let positions: Vec<u32> = batches.iter().map(|(_, position)| *position).collect();
+                self.walked(id, base, &positions, begin + at as u32);
+            }
+            // What is sound before damage is served; whoever goes on meets it.
             return Ok((data.slice(first..at), 0));
+        }
+        if rotten {
+            return Err(rot(at));
         }
         if whole < first + HEADER_BYTES {
             // Not even a header: the file is shorter than the segment, or the read was.
@@ -553,7 +648,12 @@ impl Store {
         let Some(mut pending) = self.reads.pending.remove(&token) else { return };
         pending.steps += 1;
         let id = pending.log;
-        match self.ask_step(id, &mut pending.ask) {
+        match self.ask_steps(id, &mut pending.ask) {
+            Outcome::Doubt(_) => {
+                let refused = Refused { account: Account::Cache, wanted: 0, left: 0 };
+                self.reads.pending.insert(token, pending);
+                self.answer_refused(token, refused)
+            }
             Outcome::Done(what) => self.answer(id, token, what),
             Outcome::Need(need) => {
                 pending.need = need;
@@ -608,7 +708,7 @@ impl Store {
         self.jobs.add(Job::new(DiskClass::Read, steps, Then::IndexOpened(id, base, files, token)));
     }
 
-    fn add_jobs(&mut self, id: LogId, count: i32) {
+    pub(crate) fn add_jobs(&mut self, id: LogId, count: i32) {
         if let Some(log) = self.log_any_mut(id) {
             log.jobs = log.jobs.saturating_add_signed(count);
         }
@@ -677,8 +777,6 @@ impl Store {
         token: Option<ReadToken>,
         mut got: BTreeMap<u32, Result<DiskOk, DiskError>>,
     ) {
-        self.reads.loading.remove(&(id, base));
-        self.add_jobs(id, -1);
         let mut content = [Vec::new(), Vec::new()];
         let mut number = 0;
         let mut good = bytes.iter().all(|bytes| *bytes != u64::MAX);
@@ -692,26 +790,43 @@ impl Store {
             }
             number += 1;
         }
-        if let Some(segment) = self.log_mut(id).and_then(|log| log.sealed.get_mut(&base)) {
-            let offsets = OffsetIndex::decode(base, segment.bytes, &content[0]);
-            let times = TimeIndex::decode(base, segment.next, &content[1]);
-            match (offsets, times) {
-                (Ok(offsets), Ok(times)) if good => {
-                    let index = SegmentIndex::resume(offsets, times, u32::MAX);
-                    segment.max_timestamp = Some(index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
-                    // Whole, whatever an earlier look that failed has begun to make anew.
-                    (segment.index, segment.built_to) = (Some(index), None);
+        let Some(segment) = self.log_mut(id).and_then(|log| log.sealed.get_mut(&base)) else {
+            return self.index_known(now, pool, (id, base), token);
+        };
+        let offsets = OffsetIndex::decode(base, segment.bytes, &content[0]);
+        let times = TimeIndex::decode(base, segment.next, &content[1]);
+        let memory = content.iter().map(Vec::len).sum::<usize>() * 2;
+        match (offsets, times) {
+            (Ok(offsets), Ok(times)) if good => {
+                let index = SegmentIndex::resume(offsets, times, u32::MAX);
+                return self.prove_index(now, pool, (id, base), Proving::new(index, memory, token));
+            }
+            (offsets, times) => {
+                if let Some(log) = self.log_mut(id) {
+                    log.index_anew(base);
                 }
-                _ => {
-                    // Made anew by reading on from the begin; until then the segment counts as young.
-                    segment.index = Some(SegmentIndex::new(base, i32::MAX as u32));
-                    segment.built_to = Some(0);
-                    segment.max_timestamp.get_or_insert(WallMs(i64::MAX));
+                self.reads.index_loaded(id, base, memory);
+                if good && let Err(error) = offsets {
+                    self.tell_rot(id, base, "index", error.position(OFFSET_ENTRY_BYTES));
+                }
+                if good && let Err(error) = times {
+                    self.tell_rot(id, base, "timeindex", error.position(TIME_ENTRY_BYTES));
                 }
             }
-            let memory = content.iter().map(Vec::len).sum::<usize>() * 2;
-            self.reads.index_loaded(id, base, memory);
         }
+        self.index_known(now, pool, (id, base), token);
+    }
+
+    /// An index was loaded, or is made anew: who waited for it goes on.
+    pub(crate) fn index_known(
+        &mut self,
+        now: Now,
+        pool: &mut Pool,
+        (id, base): (LogId, Offset),
+        token: Option<ReadToken>,
+    ) {
+        self.reads.loading.remove(&(id, base));
+        self.add_jobs(id, -1);
         self.bound_indexes(id, base);
         match token {
             Some(token) => self.read_again(now, pool, token),
@@ -740,9 +855,9 @@ impl Store {
 /// Goes on with an index that is made anew, when these batches are the next it lacks.
 fn build_index(log: &mut Log, base: Offset, batches: &[(BatchHeader, u32)], interval: u32) {
     let Some(segment) = log.sealed.get_mut(&base) else { return };
-    let (Some(built), Some(index)) = (&mut segment.built_to, &mut segment.index) else { return };
+    let (Some((built, next)), Some(index)) = (&mut segment.built_to, &mut segment.index) else { return };
     for (header, position) in batches {
-        if *position != *built {
+        if *position != *built || header.base < *next {
             continue;
         }
         let batch = IndexedBatch {
@@ -753,6 +868,7 @@ fn build_index(log: &mut Log, base: Offset, batches: &[(BatchHeader, u32)], inte
         };
         index.push(batch, interval);
         *built += header.info.bytes;
+        *next = header.next();
     }
     if *built >= segment.bytes {
         index.seal();

@@ -205,8 +205,9 @@ pub(crate) struct SealedSegment {
     pub max_timestamp: Option<WallMs>,
     /// Loaded indexes; the store keeps a bounded number of bytes of them.
     pub index: Option<SegmentIndex>,
-    /// The index's files were no good: it is made anew by whoever reads the segment, and reaches up to here.
-    pub built_to: Option<u32>,
+    /// The index's files were no good: it is made anew by whoever reads the segment, and reaches up to here: a
+    /// position, and the offset that follows.
+    pub built_to: Option<(u32, Offset)>,
     /// The journal says so, durably: until then it needs the file.
     pub declared: bool,
 }

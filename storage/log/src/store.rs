@@ -521,6 +521,7 @@ impl Store {
             }
             Then::IndexOpened(id, base, files, token) => self.index_opened(now, pool, id, base, files, token, got),
             Then::IndexRead(id, base, bytes, token) => self.index_read(now, pool, id, base, bytes, token, got),
+            Then::IndexProved(id, base, proving) => self.index_proved(now, pool, (id, base), *proving, got),
         }
     }
 

@@ -3,6 +3,7 @@
 mod compaction;
 mod model;
 mod recovery;
+mod rot;
 
 use model::*;
 use ringmain_log::AppendError;

@@ -1,7 +1,7 @@
 //! Files of a log, read whole: the journal, and the small ones.
 
 use ringmain_log::epochs::LeaderEpochs;
-use ringmain_log::index::{OffsetIndex, TimeIndex};
+use ringmain_log::index::{OffsetIndex, TimeEntry, TimeIndex};
 use ringmain_log::{inspect, partition_metadata, snapshot};
 use ringmain_types::*;
 
@@ -150,9 +150,9 @@ fn time_index(mut input: Input) {
     for cut in 0..file.len().min(20) {
         assert_eq!(index.encode_from(cut), file[cut..]);
     }
-    for (timestamp, offset) in index.entries() {
-        assert!(offset >= base && offset < end);
-        assert_eq!(index.floor(timestamp), Some((timestamp, offset)));
+    for (number, (timestamp, last)) in index.entries().enumerate() {
+        assert!(last >= base && last < end);
+        assert_eq!(index.floor(timestamp), Some(TimeEntry { number, timestamp, last }));
     }
 }
 

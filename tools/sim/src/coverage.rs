@@ -59,6 +59,13 @@ pub const STATES: &[&str] = &[
     "nuisances: silence",
     "records compacted away",
     "requests answered with an error",
+    "rot: a journal refused",
+    "rot: elsewhere",
+    "rot: in a journal",
+    "rot: in a snapshot",
+    "rot: in an index",
+    "rot: in records",
+    "rot: refused",
     "segments replaced",
     "spare files used again",
     "tombstones that went",
@@ -83,6 +90,7 @@ pub struct Hits {
     pub dribbled: u64,
     pub nuisances: u64,
     pub mesh: u64,
+    pub rot: u64,
 }
 
 /// Every fault that a seed may draw, whether this one did, and how often it came.
@@ -110,6 +118,7 @@ pub fn faults(plan: &Plan, strikes: &BTreeMap<Strike, u32>, disk: &disk::Counts,
     add("nuisances", wide.nuisances > 0, hits.nuisances);
     add("little memory", plan.tight, u64::from(plan.tight));
     add("other numbers of shards", plan.reshards, hits.reshards);
+    add("bits that turn", plan.rots, hits.rot);
     add("hours instead of moments", wide.pace > 1, u64::from(wide.pace > 1));
     all
 }

@@ -530,6 +530,21 @@ impl SimDisk {
     }
 
     /// Paths and sizes, for a readable history.
+    /// A bit of one of the files that `wanted` names changes. The file, and where.
+    pub fn rot(&mut self, random: &mut Random, wanted: impl Fn(&str) -> bool) -> Option<(String, u64)> {
+        let files = self.names.paths().filter_map(|(path, node)| match node {
+            Node::File(inode) if wanted(path) => Some((path.to_string(), inode)),
+            _ => None,
+        });
+        let mut files: Vec<_> = files.collect();
+        if files.is_empty() {
+            return None;
+        }
+        let (path, inode) = files.swap_remove(random.below(files.len() as u64) as usize);
+        let at = self.files[inode.0 as usize].rot(random, u64::from(self.manner.block_bytes))?;
+        Some((path, at))
+    }
+
     pub fn listing(&self) -> Vec<(String, u64)> {
         let files = self.names.paths().filter_map(|(path, node)| match node {
             Node::File(inode) => Some((path.to_string(), self.files[inode.0 as usize].size())),

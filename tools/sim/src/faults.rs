@@ -224,6 +224,8 @@ pub struct Plan {
     pub reshards: bool,
     /// Power is cut at this point: each submission and each completion of a disk operation is one.
     pub cut_at: Option<u64>,
+    /// In the end a bit of a file changes.
+    pub rots: bool,
     pub work: Work,
     /// Taken out of all that.
     pub less: Less,
@@ -346,6 +348,7 @@ impl Plan {
             flush_covers: random.chance(0.7),
             reshards: random.chance(0.3),
             cut_at: None,
+            rots: Random::new(seed ^ 0x0072_6f74).chance(0.5),
             work,
             less: Less::default(),
         }
@@ -373,6 +376,7 @@ impl Plan {
             faults: Faults { completions_reordered: 0.3, ..Faults::none() },
             chaos_ns: 60_000_000,
             cut_at: Some(point),
+            rots: false,
             tight: false,
             reshards: false,
             limits,

@@ -108,6 +108,14 @@ pub struct Broken {
     pub text: String,
 }
 
+/// A bit changed on the disk, between two lives.
+#[derive(Clone, Debug)]
+pub struct Rot {
+    pub path: String,
+    /// A shard told of the file.
+    pub named: bool,
+}
+
 #[derive(Default, Debug)]
 pub struct Ledger {
     topics: BTreeMap<TopicNumber, Topic>,
@@ -141,6 +149,7 @@ pub struct Ledger {
     pub reached: BTreeMap<&'static str, u64>,
     /// By request: how long the slowest took while faults were quiet, beyond what it wished to wait.
     pub slowest_ns: BTreeMap<&'static str, u64>,
+    pub rot: Option<Rot>,
     broken: Option<Broken>,
 }
 
@@ -163,11 +172,31 @@ impl Ledger {
             ErrorCode::RequestTimedOut => (true, "answers: timed out"),
             ErrorCode::NotLeaderOrFollower => (self.stopping || self.late, "answers: not leader"),
             ErrorCode::NotController => (self.stopping || self.late || self.tight, "answers: not controller"),
-            ErrorCode::KafkaStorageError => (self.troubled || self.late && self.was_troubled, "answers: storage error"),
+            ErrorCode::KafkaStorageError => {
+                let trouble = self.troubled || self.late && self.was_troubled || self.rot.is_some();
+                (trouble, "answers: storage error")
+            }
             _ => (false, "answers: others"),
         };
         self.reach(what);
         legal
+    }
+
+    /// Rot in the records of this partition: all else must be served.
+    pub fn rotten(&self, key: Key) -> bool {
+        let name = format!("{}-{}", self.topics[&key.topic].name, key.index);
+        let of = |path: &str| {
+            path.ends_with(".log") && path.strip_prefix(&name).is_some_and(|rest| rest.starts_with(['/', '-', '.']))
+        };
+        self.rot.as_ref().is_some_and(|rot| of(&rot.path))
+    }
+
+    /// A shard said that this file is damaged.
+    pub fn named(&mut self, path: &str) {
+        match self.rot.as_mut().filter(|rot| path.contains(&rot.path)) {
+            Some(rot) => rot.named = true,
+            None => self.fail("nothing rots here", path.to_owned()),
+        }
     }
 
     /// The controller may be unable to create what is asked for.
@@ -455,7 +484,9 @@ impl Ledger {
         if !self.logs.contains_key(&key) {
             return;
         }
-        self.end_seen("recovered end", key, self.end(key), end);
+        if !self.rotten(key) {
+            self.end_seen("recovered end", key, self.end(key), end);
+        }
         self.start_seen(key, self.start(key), start);
     }
 

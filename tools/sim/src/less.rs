@@ -29,7 +29,7 @@ pub struct Less {
 }
 
 /// What goes on all the time and can be switched off.
-pub const CALMED: [&str; 9] = [
+pub const CALMED: [&str; 10] = [
     "stalls",
     "reordering",
     "splitting",
@@ -38,6 +38,7 @@ pub const CALMED: [&str; 9] = [
     "dribbling",
     "slow-mesh",
     "slow-disk",
+    "rot",
     "resharding",
 ];
 
@@ -55,6 +56,7 @@ impl Less {
                 "dribbling" => faults.wide.dribbles = 0.0,
                 "slow-mesh" => faults.mesh_delay_ns = (500, 5_000),
                 "slow-disk" => faults.disk_latency_ns = (20_000, 200_000),
+                "rot" => plan.rots = false,
                 _ => plan.reshards = false,
             }
         }

@@ -87,6 +87,9 @@ enum Phase {
     /// The clean stop after the first audit.
     Stop,
     SecondAudit,
+    /// One more clean stop, and a bit changes.
+    Rot,
+    RotAudit,
     End,
 }
 
@@ -231,6 +234,7 @@ impl World {
         let network = &self.outside.network;
         let hits = Hits {
             reshards: u64::from(self.report.reshards),
+            rot: u64::from(self.ledger.rot.is_some()),
             split: network.split,
             slow: network.slow,
             dribbled: network.dribbled,
@@ -457,7 +461,9 @@ impl World {
             }
             Note::Recovered { partition, report } => {
                 let unreadable = |damage: &Damage| matches!(damage, Damage::Unreadable(_));
-                if self.ledger.troubled && !report.damage.is_empty() && report.damage.iter().all(unreadable) {
+                if self.ledger.rot.is_some() {
+                    report.damage.iter().for_each(|damage| self.damaged(damage));
+                } else if self.ledger.troubled && !report.damage.is_empty() && report.damage.iter().all(unreadable) {
                     self.ledger.reach("logs that could not be read at a start");
                     self.restart_soon();
                 } else if !report.damage.is_empty() {
@@ -465,6 +471,7 @@ impl World {
                 }
                 self.ledger.recovered(partition, report.start, report.end);
             }
+            Note::Damaged { damage, .. } => self.damaged(&damage),
             Note::Fenced { error, .. } => self.fenced(&error),
             Note::Compaction(stats) => self.compacted(shard, stats),
             Note::Stopped => {
@@ -493,6 +500,13 @@ impl World {
         }
     }
 
+    fn damaged(&mut self, damage: &Damage) {
+        match damage {
+            Damage::Rot { path, .. } | Damage::Stray { path } => self.ledger.named(path),
+            Damage::Unreadable(error) => self.ledger.named(&error.path),
+        }
+    }
+
     fn compacted(&mut self, shard: ShardId, stats: CompactionStats) {
         let core = &mut self.cores[usize::from(shard.0)];
         let before = std::mem::replace(&mut core.compaction, stats);
@@ -504,14 +518,17 @@ impl World {
         for (what, more) in reached.into_iter().filter(|(_, more)| *more > 0) {
             *self.ledger.reached.entry(what).or_default() += more;
         }
-        if stats.uncleanable_logs > 0 {
+        if stats.uncleanable_logs > 0 && self.ledger.rot.is_none() {
             self.ledger.fail("nothing rots here", format!("a log of {shard:?} can't be compacted"));
         }
     }
 
     /// Since when nothing is wrong.
     fn quiet_since(&self) -> Option<u64> {
-        let peace = self.phase > Phase::Chaos && self.phase != Phase::Stop && !self.restart_due && self.serving();
+        let peace = self.phase > Phase::Chaos
+            && !matches!(self.phase, Phase::Stop | Phase::Rot)
+            && !self.restart_due
+            && self.serving();
         peace.then_some(self.quiet_since_ns)
     }
 
@@ -652,12 +669,12 @@ impl World {
     /// Goes on to the next phase when this one is done.
     fn advance(&mut self) {
         match self.phase {
-            Phase::Calm | Phase::Audit | Phase::SecondAudit => {
+            Phase::Calm | Phase::Audit | Phase::SecondAudit | Phase::RotAudit => {
                 if !self.running || !self.clients.iter().all(|client| client.finished(&self.ledger)) {
                     return;
                 }
             }
-            Phase::Stop => {
+            Phase::Stop | Phase::Rot => {
                 if self.stopping || !self.running {
                     return;
                 }
@@ -671,6 +688,13 @@ impl World {
                 self.stop();
             }
             Phase::Stop => self.audit(Phase::SecondAudit),
+            Phase::SecondAudit if self.plan.rots => {
+                self.ledger.compacted_away();
+                self.phase(Phase::Rot);
+                self.stop();
+            }
+            Phase::Rot => self.audit(Phase::RotAudit),
+            Phase::RotAudit => self.phase = Phase::End,
             _ => {
                 self.ledger.compacted_away();
                 self.phase = Phase::End;

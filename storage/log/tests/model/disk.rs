@@ -371,6 +371,15 @@ impl Disk {
         file.durable = file.now.clone();
     }
 
+    /// This bit of a file turns.
+    pub fn turn_bit(&mut self, path: &str, bit: usize) {
+        let Some((parent, name)) = self.parent(path) else { panic!("{path}") };
+        let Some(Node::File(inode)) = self.dirs[parent].now.get(name) else { panic!("{path}") };
+        let file = &mut self.files[*inode];
+        file.now[bit / 8] ^= 1 << (bit % 8);
+        file.durable = file.now.clone();
+    }
+
     /// A file is gone, nobody knows how.
     pub fn lose(&mut self, path: &str) {
         let Some((parent, name)) = self.parent(path) else { panic!("{path}") };

@@ -215,7 +215,7 @@ impl World {
             StoreEvent::Removed { .. } => self.removed += 1,
             StoreEvent::NoSpace { .. } => self.full += 1,
             StoreEvent::SpaceAgain { .. } => self.full -= 1,
-            event @ StoreEvent::Recovered { .. } => self.events.push(event),
+            event @ (StoreEvent::Recovered { .. } | StoreEvent::Damaged { .. }) => self.events.push(event),
         }
     }
 
@@ -362,6 +362,14 @@ impl World {
     }
 
     pub fn read(&mut self, log: LogId, from: Offset, bytes_max: u32) -> Slices {
+        match self.try_read(log, from, bytes_max) {
+            ReadResult::Ready(slices) => slices,
+            other => panic!("read at {from:?}: {other:?}"),
+        }
+    }
+
+    /// Whatever comes of it, but want of memory.
+    pub fn try_read(&mut self, log: LogId, from: Offset, bytes_max: u32) -> ReadResult {
         let below = self.store.end(log);
         for _ in 0..100 {
             let at = ReadAt { log, from, below, bytes_max, at_least_one: true };
@@ -370,14 +378,39 @@ impl World {
                 result => result,
             };
             match result {
-                ReadResult::Ready(slices) => return slices,
                 ReadResult::Memory(_) => {
                     self.turn();
                 }
-                other => panic!("read at {from:?}: {other:?}"),
+                result => return result,
             }
         }
         panic!("no memory for a read");
+    }
+
+    pub fn find(&mut self, log: LogId, query: TimeQuery) -> FindResult {
+        for _ in 0..100 {
+            let result = match self.store.find(self.now, &mut self.pool, log, query) {
+                FindResult::Pending(token) => self.wait_find(token),
+                result => result,
+            };
+            match result {
+                FindResult::Memory(_) => {
+                    self.turn();
+                }
+                result => return result,
+            }
+        }
+        panic!("no memory for a search");
+    }
+
+    fn wait_find(&mut self, token: ReadToken) -> FindResult {
+        for _ in 0..100_000 {
+            if let Some(result) = self.finds.remove(&token) {
+                return result;
+            }
+            self.turn();
+        }
+        panic!("no answer");
     }
 
     pub fn wait(&mut self, token: ReadToken) -> ReadResult {

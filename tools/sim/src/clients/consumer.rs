@@ -56,6 +56,8 @@ struct Place {
     last: BTreeMap<(u32, u32), u32>,
     /// The start must be asked for.
     lost: bool,
+    /// It can't be read further: its bytes rotted, and that was said.
+    rotten: bool,
 }
 
 pub struct Consumer {
@@ -133,7 +135,12 @@ impl Consumer {
         if part.error_code == ErrorCode::None {
             return Some((part.offset.0, part.timestamp));
         }
-        if !context.ledger.legal(part.error_code) {
+        if refuses_rot(part.error_code) && context.ledger.rot.is_some() {
+            if let Some(place) = self.places.get_mut(&key) {
+                place.rotten = true;
+            }
+            rotten(context, key, -1);
+        } else if !context.ledger.legal(part.error_code) {
             context.fail("a topic that was acknowledged lists offsets", format!("{key:?}: {:?}", part.error_code));
         }
         None
@@ -150,7 +157,7 @@ impl Consumer {
         if let Some(place) = self.places.get_mut(&key)
             && place.lost
         {
-            *place = Place { next: offset.0, last: BTreeMap::new(), lost: false };
+            *place = Place { next: offset.0, last: BTreeMap::new(), lost: false, rotten: false };
         }
     }
 
@@ -165,7 +172,7 @@ impl Consumer {
         let mut floors = BTreeMap::new();
         let mut topics: BTreeMap<_, Vec<FetchPartition>> = BTreeMap::new();
         for (key, place) in &self.places {
-            if place.lost {
+            if place.lost || place.rotten {
                 continue;
             }
             floors.insert(
@@ -252,6 +259,10 @@ impl Consumer {
         if rests && self.style.pause_ns > 0 {
             self.idles = (context.now_ns, context.random.skewed(0, self.style.pause_ns));
         }
+        if self.places.values().any(|place| place.rotten) {
+            // A session would go on with it.
+            self.forget_session();
+        }
         if whole && answered != floors.len() {
             context.fail("answers name all that was asked", format!("fetch: {answered} of {}", floors.len()));
         }
@@ -272,6 +283,11 @@ impl Consumer {
                 place.lost = true;
                 self.known.remove(&key);
                 return;
+            }
+            error if refuses_rot(error) && context.ledger.rot.is_some() => {
+                place.rotten = true;
+                self.known.remove(&key);
+                return rotten(context, key, floor.from);
             }
             error if context.ledger.legal(error) => {
                 self.known.remove(&key);
@@ -299,6 +315,22 @@ impl Consumer {
             context.fail(broken.0, text);
         }
     }
+}
+
+/// A damaged batch; a log that is damaged where it would be appended to.
+fn refuses_rot(error: ErrorCode) -> bool {
+    matches!(error, ErrorCode::CorruptMessage | ErrorCode::KafkaStorageError)
+}
+
+/// A partition is refused: it must be the one whose bytes changed, and somebody must have said so.
+fn rotten(context: &mut Context<'_>, key: Key, from: i64) {
+    let rot = context.ledger.rot.clone();
+    if !context.ledger.rotten(key) {
+        context.fail("rot is refused where it is, and nowhere else", format!("{key:?} from {from}, {rot:?}"));
+    } else if !rot.is_some_and(|rot| rot.named) {
+        context.fail("rot is named", format!("{key:?} from {from}"));
+    }
+    context.ledger.reach("rot: refused");
 }
 
 /// Offsets and lengths of what look like batches.
@@ -394,12 +426,17 @@ impl Client for Consumer {
             return;
         }
         for key in context.ledger.shared().iter() {
-            self.places.entry(*key).or_insert_with(|| Place { next: 0, last: BTreeMap::new(), lost: true });
+            self.places.entry(*key).or_insert_with(|| Place {
+                next: 0,
+                last: BTreeMap::new(),
+                lost: true,
+                rotten: false,
+            });
         }
         if self.places.is_empty() {
             return context.wake_in(5_000_000);
         }
-        if let Some((key, _)) = self.places.iter().find(|(_, place)| place.lost) {
+        if let Some((key, _)) = self.places.iter().find(|(_, place)| place.lost && !place.rotten) {
             let key = *key;
             return self.list(context, key, EARLIEST);
         }
@@ -453,8 +490,9 @@ impl Client for Consumer {
     }
 
     fn finished(&self, ledger: &Ledger) -> bool {
-        let reached =
-            |key: &Key| self.places.get(key).is_some_and(|place| !place.lost && place.next >= ledger.end(*key));
+        let reached = |key: &Key| {
+            self.places.get(key).is_some_and(|place| place.rotten || !place.lost && place.next >= ledger.end(*key))
+        };
         ledger.shared().iter().all(reached)
     }
 

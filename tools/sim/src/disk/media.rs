@@ -196,6 +196,19 @@ impl Media {
         self.written.clear();
     }
 
+    /// One bit of some block is another, durably. Where, in bytes; none when there is nothing.
+    pub fn rot(&mut self, random: &mut Random, block_bytes: u64) -> Option<u64> {
+        let nth = random.below((self.blocks.len() as u64).max(1)) as usize;
+        let (block, current) = self.blocks.iter_mut().nth(nth)?;
+        let at = random.below(block_bytes.min(self.size.saturating_sub(block * block_bytes).max(1)));
+        let mut bytes = current.bytes.to_vec();
+        bytes[at as usize] ^= 1 << random.below(8);
+        current.bytes = bytes.into();
+        self.durable.insert(*block, current.bytes.clone());
+        self.dirty.remove(block);
+        Some(block * block_bytes + at)
+    }
+
     /// Some of what is durable: stale bytes for others.
     pub fn sample(&self, random: &mut Random) -> Option<Bytes> {
         if self.durable.is_empty() {

@@ -7,10 +7,11 @@ use ringmain_log::CompactionStats;
 use ringmain_shard::{Config, Effects, Shard};
 use ringmain_types::{BrokerId, DirId, ShardId};
 
-use super::{Core, SHARDS_MAX, START_NS_MAX, World, properties};
+use super::{Core, Phase, SHARDS_MAX, START_NS_MAX, World, properties};
 use crate::events::Event;
 use crate::faults::Strike;
 use crate::hands::Arrived;
+use crate::ledger::Rot;
 use crate::reshard::{Outcome, Reshard};
 
 impl World {
@@ -151,6 +152,9 @@ impl World {
         } else {
             self.ledger.crashed();
         }
+        if self.phase == Phase::Rot && self.ledger.rot.is_none() {
+            self.rot();
+        }
         let outside = &mut self.outside;
         self.visible.clear();
         self.running = false;
@@ -163,8 +167,35 @@ impl World {
         outside.events.push(at, Event::Start);
     }
 
+    /// A bit changes while nobody looks: in a journal, or in a file of a topic that clients read.
+    fn rot(&mut self) {
+        let wanted =
+            |path: &str| !path.starts_with("__") && (path.ends_with(".journal") || !path.starts_with("journal-"));
+        let outside = &mut self.outside;
+        let Some((path, at)) = outside.disk.rot(&mut outside.random, wanted) else { return };
+        outside.trace.line(outside.now_ns, || "world".into(), || format!("==== rot in {path} at {at}"));
+        let kind = ["journal", "log", "timeindex", "index", "snapshot"].into_iter().find(|kind| path.ends_with(kind));
+        self.ledger.reach(match kind {
+            Some("journal") => "rot: in a journal",
+            Some("log") => "rot: in records",
+            Some("timeindex" | "index") => "rot: in an index",
+            Some("snapshot") => "rot: in a snapshot",
+            _ => "rot: elsewhere",
+        });
+        self.ledger.rot = Some(Rot { path, named: false });
+    }
+
     /// A shard fenced its directory.
     pub(super) fn fenced(&mut self, error: &DiskError) {
+        // What is not whole is not begun with: named, and nothing is made of it.
+        if let Some(rot) = self.ledger.rot.as_ref().filter(|rot| rot.path.ends_with(".journal")) {
+            if error.errno != DiskError::DAMAGED || !error.path.contains(&rot.path) {
+                self.ledger.fail("rot is named", format!("{error}, {rot:?}"));
+            }
+            self.ledger.reach("rot: a journal refused");
+            self.phase = Phase::End;
+            return;
+        }
         if !self.outside.disk.troubled {
             return self.ledger.fail("no disk failed here", format!("{error}"));
         }

@@ -1,0 +1,144 @@
+//! A bit of a file turns while nobody looks. What rotted is named and never served; all else is.
+
+use std::collections::BTreeSet;
+
+use ringmain_log::*;
+use ringmain_types::*;
+
+use crate::model::*;
+
+const BATCHES: i64 = 48;
+
+/// A stopped store with one log of several segments, its timestamps in no order.
+fn stopped() -> World {
+    let mut world = World::new(2);
+    world.settle();
+    world.config.segment_bytes = 3 << 10;
+    world.config.index_interval_bytes = 400;
+    let p = partition(7, 0);
+    world.create(p, "orders-0");
+    for n in 0..BATCHES {
+        let at = 1_000_000 + n * 1000 + n * 7919 % 5 * 700;
+        world.append(p, &batch(2, 80, n as u8, at, None)).unwrap();
+        world.settle();
+    }
+    world.store.close(world.now);
+    world.finish(Vec::new());
+    world.settle();
+    assert!(world.closed);
+    world
+}
+
+/// The files of one sealed segment in the middle that end in `extension`, and how many bytes it has.
+fn file(world: &World, extension: &str) -> (String, usize) {
+    let files =
+        world.disk.paths().into_iter().filter(|(path, _)| path.ends_with(extension) && path.starts_with("orders-0"));
+    let files: Vec<_> = files.collect();
+    assert!(files.len() >= 4, "{}", files.len());
+    let (path, bytes) = &files[2];
+    (path.clone(), bytes.len())
+}
+
+/// What a life says of the log.
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    /// From each batch on: its bytes; none when that was refused as rot.
+    batches: Vec<Option<Vec<u8>>>,
+    /// Offsets found by time; an error for those that were refused.
+    found: Vec<Result<Option<i64>, ()>>,
+}
+
+fn said(world: &mut World) -> (Said, BTreeSet<(String, u64)>) {
+    world.kill();
+    world.settle();
+    assert!(world.opened, "{:?}", world.events);
+    let p = partition(7, 0);
+    world.create(p, "orders-0");
+    world.settle();
+    let id = world.ids[&p];
+    let mut batches = Vec::new();
+    for n in (0..BATCHES).rev() {
+        batches.push(match world.try_read(id, Offset(2 * n), 1) {
+            ReadResult::Ready(slices) => Some(slices.parts.concat()),
+            ReadResult::Failed(ReadError::Rot { .. }) => None,
+            other => panic!("{other:?}"),
+        });
+    }
+    let mut found = Vec::new();
+    let times = (0..BATCHES).map(|n| TimeQuery::At(WallMs(1_000_100 + n * 1000)));
+    for query in times.chain([TimeQuery::At(WallMs(0)), TimeQuery::At(WallMs(1 << 40)), TimeQuery::Max]) {
+        found.push(match world.find(id, query) {
+            FindResult::Ready(found) => Ok(found.map(|found| found.offset.0)),
+            FindResult::Failed(ReadError::Rot { .. }) => Err(()),
+            other => panic!("{other:?}"),
+        });
+    }
+    let mut named = BTreeSet::new();
+    for event in &world.events {
+        match event {
+            StoreEvent::Damaged { damage: Damage::Rot { path, position }, .. } => {
+                named.insert((path.clone(), *position));
+            }
+            StoreEvent::Recovered { report, .. } => {
+                for damage in &report.damage {
+                    let Damage::Rot { path, position } = damage else { panic!("{damage:?}") };
+                    named.insert((path.clone(), *position));
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    (Said { batches, found }, named)
+}
+
+/// Every bit of both indexes of a segment, one at a time: all is served as ever, and nothing else is named.
+#[test]
+fn an_index_that_rots_costs_nothing_but_time() {
+    for (extension, entry_bytes) in [(".index", 8), (".timeindex", 12)] {
+        let mut world = stopped();
+        let (path, bytes) = file(&world, extension);
+        let (sound, named) = said(&mut world);
+        assert!(named.is_empty() && sound.batches.iter().all(Option::is_some));
+        let mut seen = BTreeSet::new();
+        for bit in 0..bytes * 8 {
+            world.disk.turn_bit(&path, bit);
+            let (now, named) = said(&mut world);
+            world.disk.turn_bit(&path, bit);
+            assert!(now == sound, "{path}, bit {bit}: {named:?}");
+            for (named, position) in named {
+                assert_eq!(named, path, "bit {bit}");
+                // An entry that does not rise above the one before may be met for that one.
+                let entry = (bit / 8 / entry_bytes) as u64;
+                let met = position / entry_bytes as u64;
+                assert!(met == entry || met == entry + 1, "{path}, bit {bit}: {position}");
+                seen.insert(bit);
+            }
+        }
+        // Some make no difference: a search begins earlier than it must.
+        assert!(seen.len() > bytes * 8 / 2, "{extension}: {} of {}", seen.len(), bytes * 8);
+    }
+}
+
+/// A bit of every byte of a segment's records: its batch is refused and named, the others are served.
+#[test]
+fn records_that_rot_are_never_served() {
+    let mut world = stopped();
+    let (path, bytes) = file(&world, ".log");
+    let (sound, _) = said(&mut world);
+    for byte in 0..bytes {
+        let bit = byte * 8 + byte * 5 % 8;
+        world.disk.turn_bit(&path, bit);
+        let (now, named) = said(&mut world);
+        world.disk.turn_bit(&path, bit);
+        let mut refused = 0;
+        for (now, sound) in now.batches.iter().zip(&sound.batches) {
+            refused += u32::from(now.is_none());
+            assert!(now.is_none() || now == sound, "{path}, byte {byte}");
+        }
+        assert!((1..=4).contains(&refused), "{path}, byte {byte}: {refused} batches are refused");
+        assert!(named.iter().any(|(named, _)| *named == path), "{path}, byte {byte}: {named:?}");
+        for (now, sound) in now.found.iter().zip(&sound.found) {
+            assert!(now.is_err() || now == sound, "{path}, byte {byte}: {now:?} for {sound:?}");
+        }
+    }
+}
