@@ -96,6 +96,8 @@ pub(crate) struct Opening {
     newest: u64,
     /// The newest group that is known to be flushed, by a younger one's header: that needs no proof.
     flushed: u64,
+    /// The newest group says something, and was proved whole by this start alone.
+    unconfirmed: bool,
     life: u32,
     checks: VecDeque<Check>,
     check: Option<(Check, Verifying)>,
@@ -125,6 +127,7 @@ impl Opening {
             fold: Fold::default(),
             newest: 0,
             flushed: 0,
+            unconfirmed: false,
             life: 0,
             checks: VecDeque::new(),
             check: None,
@@ -253,6 +256,10 @@ impl Store {
             }
             (Stage::VerifyRead { file, at }, Ok(DiskOk::Read(read))) => verify_piece(opening, file, at, &read),
             (Stage::Flush, Ok(_)) => {
+                // Durable now, but on the disk no younger group says so.
+                let newest = opening.candidates.get(&opening.newest);
+                opening.unconfirmed =
+                    newest.is_some_and(|group| group.header.entries > 0 && opening.newest > opening.flushed);
                 opening.flushed = opening.newest;
                 Stage::Resume
             }
@@ -470,6 +477,7 @@ impl Store {
             ring.need(*since, Needs::Removing(dir.clone()), (ENTRY_BYTES + dir.len()) as u64);
         }
         self.told_news = ring.sequence_next;
+        self.unconfirmed = opening.unconfirmed;
         self.journal = Some(ring);
         let since = opening.fold.since;
         let states = opening.fold.states.into_iter();

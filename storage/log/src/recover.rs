@@ -416,10 +416,13 @@ impl Store {
         let Some(log) = self.log_any_mut(id) else { return };
         log.jobs -= 1;
         let Some((log, mut recovering)) = self.recovery(id.slot) else { return };
+        // From a compacted log a producer's last batch alone can be made anew: what it sends again would be refused.
+        let load = recovering.loads.front().filter(|_| recovering.stage == Stage::Loading);
+        let derived = load.is_some_and(|load| !(recovering.state.holes && matches!(load.what, Loaded::Snapshot(_))));
         let read = match (Store::ok(&mut got, 0), error) {
             (Some(DiskOk::Read(read)), None) => Some(read),
             // What can be made anew need not be readable.
-            _ if recovering.stage == Stage::Loading => None,
+            _ if derived => None,
             (_, error) => {
                 recovering.report.damage.extend(error.map(Damage::Unreadable));
                 return self.damaged(id.slot, recovering);
