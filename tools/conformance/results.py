@@ -31,8 +31,6 @@ REASONS = [
     (r"replica_log_dirs|reassign|elect|metadata_quorum|^features$", "reassignment, elections, quorum, features"),
     (r"0101", "three brokers"),
 ]
-# Differences that are kept, told on the page.
-KEPT = {"librdkafka-consumer": r"0045_resubscribe_with_regex"}
 SUITES = {
     "kcat": ("kcat", ""),
     "kafka-python": ("kafka-python", ""),
@@ -72,8 +70,6 @@ def verdict(table, test, ours, theirs):
         return "pass", "" if theirs in GOOD else f"Kafka: {theirs}"
     if theirs not in GOOD and not (theirs == "timeout" and ours is None):
         return "-", f"Kafka: {theirs}"
-    if re.search(KEPT.get(table, "$^"), test):
-        return "differs", "kept, see above"
     if reason:
         return "not yet", reason
     return ("not run", "") if ours is None else ("FAIL", "")
