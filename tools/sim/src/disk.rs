@@ -529,9 +529,13 @@ impl SimDisk {
         let _ = self.change(Change::RemoveDirectory { path: directory.into() });
     }
 
-    /// Paths and sizes, for a readable history.
-    /// A bit of one of the files that `wanted` names changes. The file, and where.
-    pub fn rot(&mut self, random: &mut Random, wanted: impl Fn(&str) -> bool) -> Option<(String, u64)> {
+    /// A bit of one of the files that `wanted` names changes, unless it is `spared` by its file, what that holds, and its place. The file, and where.
+    pub fn rot(
+        &mut self,
+        random: &mut Random,
+        wanted: impl Fn(&str) -> bool,
+        spared: impl Fn(&str, &[u8], u64) -> bool,
+    ) -> Option<(String, u64)> {
         let files = self.names.paths().filter_map(|(path, node)| match node {
             Node::File(inode) if wanted(path) => Some((path.to_string(), inode)),
             _ => None,
@@ -541,9 +545,12 @@ impl SimDisk {
             return None;
         }
         let (path, inode) = files.swap_remove(random.below(files.len() as u64) as usize);
-        let at = self.files[inode.0 as usize].rot(random, u64::from(self.manner.block_bytes))?;
+        let block_bytes = u64::from(self.manner.block_bytes);
+        let at = self.files[inode.0 as usize].rot(random, block_bytes, |content, at| spared(&path, content, at))?;
         Some((path, at))
     }
+
+    /// Paths and sizes, for a readable history.
 
     pub fn listing(&self) -> Vec<(String, u64)> {
         let files = self.names.paths().filter_map(|(path, node)| match node {

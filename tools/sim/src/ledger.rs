@@ -191,6 +191,14 @@ impl Ledger {
         self.rot.as_ref().is_some_and(|rot| of(&rot.path))
     }
 
+    /// The file is of a compacted topic.
+    pub fn compacted(&self, path: &str) -> bool {
+        let of = |topic: &&Topic| {
+            topic.compacted.is_some() && path.strip_prefix(&*topic.name).is_some_and(|rest| rest.starts_with('-'))
+        };
+        self.topics.values().any(|topic| of(&topic))
+    }
+
     /// A shard said that this file is damaged.
     pub fn named(&mut self, path: &str) {
         match self.rot.as_mut().filter(|rot| path.contains(&rot.path)) {

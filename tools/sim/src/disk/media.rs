@@ -196,11 +196,27 @@ impl Media {
         self.written.clear();
     }
 
-    /// One bit of some block is another, durably. Where, in bytes; none when there is nothing.
-    pub fn rot(&mut self, random: &mut Random, block_bytes: u64) -> Option<u64> {
+    /// What a reader sees.
+    fn content(&self, block_bytes: u64) -> Vec<u8> {
+        let mut content = vec![0; self.size as usize];
+        for (block, current) in &self.blocks {
+            let from = ((block * block_bytes) as usize).min(content.len());
+            let bytes = current.bytes.len().min(content.len() - from);
+            content[from..from + bytes].copy_from_slice(&current.bytes[..bytes]);
+        }
+        content
+    }
+
+    /// One bit of some block is another, durably. Where, in bytes; none when there is nothing, or when `spared` says so of the content
+    /// and the place.
+    pub fn rot(&mut self, random: &mut Random, block_bytes: u64, spared: impl Fn(&[u8], u64) -> bool) -> Option<u64> {
+        let content = self.content(block_bytes);
         let nth = random.below((self.blocks.len() as u64).max(1)) as usize;
         let (block, current) = self.blocks.iter_mut().nth(nth)?;
         let at = random.below(block_bytes.min(self.size.saturating_sub(block * block_bytes).max(1)));
+        if spared(&content, block * block_bytes + at) {
+            return None;
+        }
         let mut bytes = current.bytes.to_vec();
         bytes[at as usize] ^= 1 << random.below(8);
         current.bytes = bytes.into();
