@@ -359,7 +359,8 @@ impl Shard {
             self.groups_look(now, out);
             self.groups.touched.extend(self.groups.coordinators.keys());
         }
-        for _ in 0..std::mem::replace(&mut self.groups.asks_left, self.groups.asks_max) {
+        // One at the least: what came to others at once must not hold back what waits.
+        for _ in 0..std::mem::replace(&mut self.groups.asks_left, self.groups.asks_max).max(1) {
             let Some((id, at, ask)) = self.groups.asked.pop() else { break };
             self.group_asked(now, id, at, ask, out);
         }

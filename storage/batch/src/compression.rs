@@ -141,8 +141,8 @@ impl<'a> SnappyReader<'a> {
     fn new(bytes: &'a [u8]) -> Result<SnappyReader<'a>, BatchError> {
         let header = bytes.split_first_chunk::<{ XERIAL_HEADER.len() }>();
         let header = header.filter(|(header, _)| header[..XERIAL_MAGIC_BYTES] == XERIAL_HEADER[..XERIAL_MAGIC_BYTES]);
-        // Behind the magic: the writer's version, which says nothing, and the oldest that can read it. snappy-java refuses the ones before 1.
-        if header.is_some_and(|([.., a, b, c, d], _)| i32::from_be_bytes([*a, *b, *c, *d]) < 1) {
+        // Behind the magic: the writer's version, and the oldest that can read it. snappy-java refuses a writer's before 1.
+        if header.is_some_and(|([.., a, b, c, d, _, _, _, _], _)| i32::from_be_bytes([*a, *b, *c, *d]) < 1) {
             return Err(BatchError::Compressed { what: "a snappy stream of before version 1" });
         }
         let rest = header.map_or(bytes, |(_, rest)| rest);
@@ -237,16 +237,16 @@ mod tests {
         assert!(scratch == text);
     }
 
-    /// As snappy-java has it. Found by fuzzing against another implementation, which takes version 1 alone.
+    /// As snappy-java has it. Its writer's version decides.
     #[test]
-    fn a_snappy_stream_says_who_can_read_it() {
+    fn a_snappy_stream_says_who_wrote_it() {
         let (mut packed, mut scratch) = (Vec::new(), Vec::new());
         compress(Codec::Snappy, None, b"text", &mut packed);
-        packed[8..12].copy_from_slice(&7i32.to_be_bytes());
+        packed[12..16].copy_from_slice(&7i32.to_be_bytes());
         decompress(Codec::Snappy, &packed, &mut scratch, 100).unwrap();
         assert_eq!(scratch, b"text");
         for old in [0, -1, i32::MIN] {
-            packed[12..16].copy_from_slice(&old.to_be_bytes());
+            packed[8..12].copy_from_slice(&old.to_be_bytes());
             assert!(decompress(Codec::Snappy, &packed, &mut scratch, 100).is_err(), "{old}");
         }
     }

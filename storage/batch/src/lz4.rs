@@ -134,7 +134,9 @@ impl<'a> Lz4Reader<'a> {
     }
 
     fn decompress(&mut self, block: &[u8], window: usize, bytes_max: usize) -> Result<()> {
-        let mut room = block.len().saturating_mul(GROWTH).max(ROOM_BYTES_MIN).min(bytes_max);
+        // A block of n bytes gives at most 255 n, and a little: many that give nothing must not cost more than they weigh.
+        let most = block.len().saturating_mul(255).saturating_add(64).min(bytes_max);
+        let mut room = block.len().saturating_mul(GROWTH).max(ROOM_BYTES_MIN).min(most);
         loop {
             self.out.resize(window + room, 0);
             let (before, into) = self.out.split_at_mut(window);
@@ -147,7 +149,7 @@ impl<'a> Lz4Reader<'a> {
                     self.out.truncate(window + bytes);
                     return Ok(());
                 }
-                Err(DecompressError::OutputTooSmall { .. }) if room < bytes_max => room = (room * 2).min(bytes_max),
+                Err(DecompressError::OutputTooSmall { .. }) if room < most => room = (room * 2).min(most),
                 Err(_) => return Err(bad()),
             }
         }

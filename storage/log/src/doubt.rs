@@ -18,6 +18,8 @@ use crate::{Damage, ReadToken, StoreEvent};
 /// With so many entries that do not hold a sealed segment's index is made anew.
 const DISTRUSTED_MAX: usize = 8;
 
+/// Damaged places of one log that are told of; readers try again and again.
+const TOLD_MAX: usize = 64;
 /// As much is read to prove an index at most; batches that are larger, or further apart, leave it unproved.
 const PROOF_BYTES_MAX: u32 = 2 << 20;
 
@@ -127,11 +129,10 @@ impl Store {
         self.tell_rot(id, base, extension, position as u64);
     }
 
-    /// Told once until another place is met.
+    /// Each place is told of once in a life, `TOLD_MAX` of a log at most.
     pub(crate) fn tell_rot(&mut self, id: LogId, base: Offset, extension: &'static str, position: u64) {
         let Some(log) = self.log_mut(id) else { return };
-        let place = Some((base, extension, position));
-        if std::mem::replace(&mut log.rot_told, place) == place {
+        if log.rot_told.len() >= TOLD_MAX || !log.rot_told.insert((base, extension, position)) {
             return;
         }
         let path = format!("{}/{}", log.dir_name().unwrap_or_default(), file_name(base, extension));
@@ -188,6 +189,7 @@ impl Store {
             _ => return self.index_proven(now, pool, at, proving),
         };
         let data = &read[..read.len().min((proving.to - begin) as usize)];
+        proving.whole &= data.len() == (proving.to - begin) as usize;
         let (id, base) = at;
         let log = self.log(id);
         let segment = log.and_then(|log| Some((log.sealed.get(&base)?.next, log.compaction.holes)));
@@ -204,25 +206,33 @@ impl Store {
             Proof::Missing => self.index_proven(now, pool, at, proving),
             Proof::Wrong(entry @ Entry::Time(_)) => {
                 self.tell_entry(id, base, entry);
-                if let Some(log) = self.log_mut(id) {
-                    log.index_anew(base);
-                }
-                self.reads.index_loaded(id, base, proving.memory);
-                self.index_known(now, pool, at, proving.token);
+                self.index_refuted(now, pool, at, proving);
             }
             Proof::Wrong(entry @ Entry::Offset(_)) => {
                 self.tell_entry(id, base, entry);
-                proving.index.distrust(entry);
+                if proving.index.distrust(entry) > DISTRUSTED_MAX {
+                    return self.index_refuted(now, pool, at, proving);
+                }
                 self.prove_index(now, pool, at, proving);
             }
             Proof::Unsure(number) => {
-                proving.index.distrust(Entry::Offset(number));
+                if proving.index.distrust(Entry::Offset(number)) > DISTRUSTED_MAX {
+                    return self.index_proven(now, pool, at, proving);
+                }
                 if let Some(log) = self.log_mut(id) {
                     log.unsure = Some(Unsure { base, number, position: proving.from });
                 }
                 self.prove_index(now, pool, at, proving);
             }
         }
+    }
+
+    fn index_refuted(&mut self, now: Now, pool: &mut Pool, (id, base): (LogId, Offset), proving: Proving) {
+        if let Some(log) = self.log_mut(id) {
+            log.index_anew(base);
+        }
+        self.reads.index_loaded(id, base, proving.memory);
+        self.index_known(now, pool, (id, base), proving.token);
     }
 
     fn index_proven(&mut self, now: Now, pool: &mut Pool, (id, base): (LogId, Offset), proving: Proving) {
@@ -302,6 +312,10 @@ pub(crate) fn prove(
     let mut follows = (position == 0).then_some(chain.base);
     while at < data.len() {
         let header = BatchHeader::parse(&data[at..]).ok();
+        // Longer than what was read: nothing is known of it.
+        if !whole && header.is_some_and(|header| at + header.info.bytes as usize > data.len()) {
+            return Proof::Open;
+        }
         let batch = header.and_then(|header| Some((header, data.get(at..at + header.info.bytes as usize)?)));
         let sound = |(header, bytes): &(BatchHeader, &[u8])| crc_ok(bytes) && chain.holds(follows, header);
         let Some((header, _)) = batch.filter(sound) else {

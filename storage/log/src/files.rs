@@ -440,6 +440,7 @@ impl Store {
             },
         );
         self.reads.index_loaded(id, base, memory);
+        self.bound_indexes(id, base);
         // A log that is written fast must not wait for the clock to let go of what is too much.
         self.retain(now, id.slot);
         self.dirty.insert(id.slot);

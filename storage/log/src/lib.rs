@@ -226,7 +226,7 @@ pub enum StoreEvent {
     SpaceAgain {
         partition: Partition,
     },
-    /// A read met bytes that do not check; told once until another place is met. What was asked for fails.
+    /// A read met bytes that do not check; told once in a life, some dozens of a log at most. What was asked for fails.
     Damaged {
         partition: Partition,
         damage: Damage,

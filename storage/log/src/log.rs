@@ -1,6 +1,6 @@
 //! One log: its segments, what it knows of its producers and epochs, and what the next group must say of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringmain_batch::{BatchHeader, BatchInfo, CheckedBatches, HEADER_BYTES, stamp, stamp_time};
 use ringmain_buffer::{Buf, Pool};
@@ -115,8 +115,8 @@ pub(crate) struct Log {
     pub full_until: Option<Instant>,
     /// The last reservation found none, and that was told.
     pub full: bool,
-    /// The damaged place that was told of last.
-    pub rot_told: Option<(Offset, &'static str, u64)>,
+    /// Damaged places that were told of: segment, extension, position.
+    pub rot_told: BTreeSet<(Offset, &'static str, u64)>,
     /// Where an index led to no batch.
     pub unsure: Option<Unsure>,
     pub compaction: LogCompaction,
@@ -165,7 +165,7 @@ impl Log {
             waits: false,
             jobs: 0,
             full_until: None,
-            rot_told: None,
+            rot_told: BTreeSet::new(),
             unsure: None,
             compaction: LogCompaction::default(),
             full: false,

@@ -143,6 +143,7 @@ impl Reads {
     }
 
     pub fn index_loaded(&mut self, id: LogId, base: Offset, bytes: usize) {
+        self.index_dropped(id, base);
         self.index_bytes += bytes;
         self.indexes.push_back((id, base, bytes));
     }
@@ -250,9 +251,15 @@ impl Log {
             }
             let begin = position - stretch.first;
             let holes = self.compaction.holes;
+            let before = (slices.bytes, slices.next);
             match take_batches(&stretch.data, begin as usize, (at, below, holes), &mut follows, &mut slices) {
                 Ok(true) => position = stretch.first + stretch.data.len() as u32,
                 Ok(false) => return done(ReadResult::Ready(slices)),
+                // What is sound before it is served; whoever goes on meets it.
+                Err(_) if !slices.parts.is_empty() => {
+                    (slices.bytes, slices.next) = before;
+                    return done(ReadResult::Ready(slices));
+                }
                 Err(at) => {
                     let position = Position(stretch.first + at as u32);
                     return done(ReadResult::Failed(ReadError::Rot { segment: base, position }));
@@ -390,6 +397,10 @@ impl Store {
             return self.read_failed(token, ReadError::Disk(error));
         }
         match need {
+            // Somebody else may have loaded it meanwhile.
+            Need::Index { base } if self.log(id).is_some_and(|log| log.index_of(base).is_some()) => {
+                self.read_again(now, pool, token)
+            }
             Need::Index { base } => self.load_index(id, base, Some(token)),
             Need::Bytes { base, from, bytes, whole, build, .. } => {
                 let (file, to) = match self.readable(id, base, from, (bytes, whole, build)) {
@@ -592,8 +603,8 @@ impl Store {
         let built = log.sealed.get(&base).and_then(|segment| segment.built_to).filter(|(to, _)| *to == from);
         let known = follows.or((from == 0).then_some(base)).or(built.map(|(_, next)| next));
         let mut next: Option<Offset> = None;
-        let mut rotten = false;
-        let mut batches = Vec::new();
+        let (mut rotten, mut disorder) = (false, false);
+        let mut batches: Vec<(BatchHeader, u32)> = Vec::new();
         while at + HEADER_BYTES <= whole {
             let header = BatchHeader::parse(&data[at..whole]).ok().filter(|header| {
                 // Neither base nor epoch is under the checksum.
@@ -602,6 +613,7 @@ impl Store {
                 let follows = expected.is_none_or(|next| header.base == next || holes && header.base > next);
                 let inside = header.base >= base && segment_next.is_none_or(|end| header.next() <= end);
                 let fits = begin as usize + at + header.info.bytes as usize <= limit as usize;
+                disorder = !follows;
                 follows && inside && fits && (epoch.0 < 0 || header.epoch == epoch)
             });
             let Some(header) = header else {
@@ -619,6 +631,10 @@ impl Store {
             batches.push((header, begin + at as u32));
             next = Some(header.next());
             at += bytes;
+        }
+        // With holes the base offset of the batch before may be what does not fit.
+        if disorder && holes && batches.pop().is_some() {
+            at = batches.last().map_or(first, |(header, position)| (position - begin + header.info.bytes) as usize);
         }
         if at > first {
             build_index(log, base, &batches, interval);
@@ -835,9 +851,12 @@ impl Store {
     }
 
     /// Drops the oldest loaded indexes past a quarter of the cache's limit; the one just loaded stays.
-    fn bound_indexes(&mut self, id: LogId, base: Offset) {
+    pub(crate) fn bound_indexes(&mut self, id: LogId, base: Offset) {
         let most = (self.config.limits.memory_bytes[Account::Cache as usize] / 4) as usize;
-        while self.reads.index_bytes > most && self.reads.indexes.len() > 1 {
+        for _ in 0..self.reads.indexes.len() {
+            if self.reads.index_bytes <= most {
+                break;
+            }
             let Some((log, of, bytes)) = self.reads.indexes.pop_front() else { break };
             if (log, of) == (id, base) {
                 self.reads.indexes.push_back((log, of, bytes));

@@ -416,7 +416,8 @@ impl Store {
         let Some(log) = self.log_any_mut(id) else { return };
         log.jobs -= 1;
         let Some((log, mut recovering)) = self.recovery(id.slot) else { return };
-        // From a compacted log a producer's last batch alone can be made anew: what it sends again would be refused.
+        // From a compacted log a producer's last batch alone can be made anew: what it sends again would be refused. A disk may read it
+        // another time; one that reads and does not check never will, and is made anew as far as that goes.
         let load = recovering.loads.front().filter(|_| recovering.stage == Stage::Loading);
         let derived = load.is_some_and(|load| !(recovering.state.holes && matches!(load.what, Loaded::Snapshot(_))));
         let read = match (Store::ok(&mut got, 0), error) {

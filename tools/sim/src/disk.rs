@@ -551,7 +551,6 @@ impl SimDisk {
     }
 
     /// Paths and sizes, for a readable history.
-
     pub fn listing(&self) -> Vec<(String, u64)> {
         let files = self.names.paths().filter_map(|(path, node)| match node {
             Node::File(inode) => Some((path.to_string(), self.files[inode.0 as usize].size())),

@@ -139,6 +139,7 @@ impl Store {
             self.reads.index_dropped(id, part.base);
         }
         self.reads.index_loaded(id, base, memory);
+        self.bound_indexes(id, base);
         self.end_swap(id);
         self.reads.replaced(id, base, next);
         run.phase = if run.groups.is_empty() { Phase::Checkpoint } else { Phase::Copy };

@@ -139,6 +139,8 @@ impl Consumer {
             if let Some(place) = self.places.get_mut(&key) {
                 place.rotten = true;
             }
+            // A session would go on with it.
+            self.forget_session();
             rotten(context, key, -1);
         } else if !context.ledger.legal(part.error_code) {
             context.fail("a topic that was acknowledged lists offsets", format!("{key:?}: {:?}", part.error_code));

@@ -110,8 +110,20 @@ fn drive(
         broker.cpu()?.saturating_sub(cpu).as_millis() / took.len().max(1) as u128
     );
     println!("  heartbeats: {}", told(&swarm.stats.beats));
-    for line in broker.metrics()?.lines().filter(|line| line.starts_with("ringmain_turn")) {
+    let metrics = broker.metrics()?;
+    for line in metrics.lines().filter(|line| line.starts_with("ringmain_turn")) {
         println!("  {line}");
+    }
+    // Asked by the prober alone; its own waits for a processor are not in it.
+    let metadata = |le: &str| {
+        let name = format!("ringmain_request_seconds_bucket{{api=\"Metadata\",phase=\"total\",le=\"{le}\"}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok())
+    };
+    match (metadata("+Inf"), metadata("0.01")) {
+        (Some(all), Some(below)) => {
+            println!("  Metadata as the broker has it: {all}, of which {} took over 10ms", all - below)
+        }
+        _ => println!("  Metadata as the broker has it: not told"),
     }
     Ok(swarm.verdict())
 }

@@ -158,10 +158,16 @@ pub fn fetch_request<'a>(topic: &'a str, partition: i32, offset: i64, bytes_max:
 
 /// What there is from `offset` on, up to 1 MiB.
 pub fn fetch_bytes(connection: &mut Connection, topic: &str, partition: i32, offset: i64) -> io::Result<Vec<u8>> {
+    let (answer, bytes) = fetch(connection, topic, partition, offset)?;
+    answer.ok("fetch")?;
+    Ok(bytes)
+}
+
+/// The same with the partition's error.
+pub fn fetch(connection: &mut Connection, topic: &str, partition: i32, offset: i64) -> io::Result<(Answer, Vec<u8>)> {
     let frame = connection.call(&FETCH, FETCH_VERSION, &fetch_request(topic, partition, offset, 1 << 20))?;
     let (_, reply): (i32, FetchResponse<'_>) = frame.decode(&FETCH, FETCH_VERSION)?;
     let topic = reply.responses.iter().next().ok_or_else(|| nothing("Fetch"))?;
     let part = topic.partitions.iter().next().ok_or_else(|| nothing("Fetch"))?;
-    Answer::new(part.error_code, None).ok("fetch")?;
-    Ok(part.records.wire().unwrap_or_default().to_vec())
+    Ok((Answer::new(part.error_code, None), part.records.wire().unwrap_or_default().to_vec()))
 }

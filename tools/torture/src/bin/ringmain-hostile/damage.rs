@@ -7,17 +7,23 @@ use std::process::Command;
 
 use ringmain_torture::connection::Connection;
 
-use crate::ask::{create, produce_one};
+use crate::admin::get;
+use crate::ask::{create, fetch, produce_one};
 use crate::environment::verified;
-use crate::process::run;
+use crate::process::{Broker, run};
 use crate::suite::{Case, Outcome, Stop, case, fail, must};
 use crate::world::World;
 
 pub const CASES: &[Case] = &[
     case("log verify finds a flipped bit in any file of a partition", partition_files),
+    case("a bit that turned is named and never served, and all else is", served_but_for_it),
     case("log verify and dump survive flipped bits and cuts in journals", journals),
     case("a broker on a damaged journal serves or refuses in a line", start_on_damage),
 ];
+
+/// Records of each partition.
+const WRITTEN_EACH: i64 = 40;
+const CORRUPT_MESSAGE: i16 = 2;
 
 /// Partitions with sealed segments, indexes and snapshots, some records only in the journals, cleanly stopped.
 fn written(world: &mut World, stop: bool) -> Result<PathBuf, Stop> {
@@ -97,6 +103,62 @@ fn partition_files(world: &mut World) -> Outcome {
         let (code, text) = looked_at(world, path, &dir)?;
         must(code == 1, || format!("{} without its last byte: {text}", path.display()))?;
         fs::write(path, whole)?;
+    }
+    verified(world, &dir)
+}
+
+/// The first batch from each offset of partition 0 on, or why there is none; one after the other, by a broker of its own.
+fn batches(broker: &Broker) -> Result<Vec<Result<Vec<u8>, i16>>, Stop> {
+    let mut connection = Connection::open(&broker.address)?;
+    let mut found = Vec::new();
+    for offset in 0..WRITTEN_EACH {
+        let (answer, bytes) = fetch(&mut connection, "written", 0, offset)?;
+        let length =
+            bytes.get(8..12).and_then(|length| Some(12 + u32::from_be_bytes(length.try_into().ok()?) as usize));
+        let first = length.and_then(|length| Some(bytes.get(..length)?.to_vec()));
+        found.push(match (answer.code, first) {
+            (0, Some(first)) => Ok(first),
+            (0, None) => return fail(format!("offset {offset}: no whole batch")),
+            (code, _) => Err(code),
+        });
+    }
+    Ok(found)
+}
+
+fn served_but_for_it(world: &mut World) -> Outcome {
+    let dir = written(world, true)?;
+    let broker = world.launch(&dir).serve()?;
+    let sound = batches(&broker)?;
+    broker.stop()?;
+    must(sound.iter().all(Result::is_ok), || format!("before: {:?}", sound.iter().find(|one| one.is_err())))?;
+    for (extension, refused_most) in [("log", 1), ("index", 0), ("timeindex", 0)] {
+        let found = files(&dir.join("written-0"), &[extension])?;
+        let path = found.iter().find(|path| path.metadata().is_ok_and(|data| data.len() > 0));
+        let Some(path) = path else { return fail(format!("no {extension} file with anything in it")) };
+        let bytes = path.metadata()?.len();
+        // In the records of a batch; in an entry's offset; in that of the last, which tells of the whole segment.
+        let at = match extension {
+            "log" => bytes / 2,
+            "index" => bytes / 16 * 8 + 3,
+            _ => bytes - 1,
+        };
+        flip(path, at)?;
+        let broker = world.launch(&dir).serve()?;
+        let now = batches(&broker)?;
+        let mut refused = 0;
+        for (offset, (now, sound)) in now.iter().zip(&sound).enumerate() {
+            refused += usize::from(now.is_err());
+            let right = now == sound || refused_most > 0 && *now == Err(CORRUPT_MESSAGE);
+            must(right, || format!("{extension}, offset {offset}: {:?}", now.as_ref().map(Vec::len)))?;
+        }
+        must(refused == refused_most, || format!("{extension}: {refused} offsets were refused"))?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        broker.says(&["ERROR", &name, "position="])?;
+        let page = get(&broker.admin, "/metrics")?;
+        let told = page.lines().any(|line| line.starts_with("ringmain_damaged_places_total") && !line.ends_with(" 0"));
+        must(told, || format!("{extension}: /metrics tells of no damage"))?;
+        broker.stop()?;
+        flip(path, at)?;
     }
     verified(world, &dir)
 }
