@@ -144,7 +144,7 @@ struct Prober<'a> {
     phase: &'a AtomicUsize,
 }
 
-/// A phase's waits, and how long the core ran during each: who waits longer than that waits for the machine.
+/// A phase's waits, and how long the core ran during each, looking for news included: who waits longer than that waits for the machine.
 struct Waits {
     waited: Histogram<u64>,
     ran: Histogram<u64>,
