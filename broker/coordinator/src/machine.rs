@@ -47,16 +47,25 @@ pub trait Machine {
     fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Self::Record>, ErrorCode>;
 }
 
-/// What a decision wrote, all of it or nothing, and whom it answers. An answer waits until all that was written before and with it
-/// is committed: it may rest on that.
+/// What a decision wrote, and whom it answers. Between two cuts the log takes all of it or nothing. An answer waits until all that was
+/// written before and with it is committed: it may rest on that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision<Record, Reply> {
     pub records: Vec<Record>,
     pub replies: Vec<(Waiter, Reply)>,
+    /// How many records there were at each cut.
+    pub(crate) cuts: Vec<usize>,
+}
+
+impl<Record, Reply> Decision<Record, Reply> {
+    /// What was written so far stands without what comes: they need not be one batch, and a crash may leave the first alone.
+    pub fn cut(&mut self) {
+        self.cuts.push(self.records.len());
+    }
 }
 
 impl<Record, Reply> Default for Decision<Record, Reply> {
     fn default() -> Self {
-        Decision { records: Vec::new(), replies: Vec::new() }
+        Decision { records: Vec::new(), replies: Vec::new(), cuts: Vec::new() }
     }
 }

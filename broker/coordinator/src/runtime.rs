@@ -24,6 +24,26 @@ pub struct Append {
     pub records: Vec<Written>,
 }
 
+/// Parts between cuts are joined up to this: most decisions are one part.
+const PART_BYTES: usize = 64 << 10;
+
+/// What a record takes in a batch besides key and value, at the most.
+const RECORD_BYTES: usize = 32;
+
+/// What goes into the log together.
+#[derive(Default)]
+struct Part {
+    records: Vec<Written>,
+    bytes: usize,
+}
+
+impl Part {
+    fn push(&mut self, (key, value): Written) {
+        self.bytes += RECORD_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
+        self.records.push((key, value));
+    }
+}
+
 pub struct Runtime<M: Machine> {
     machine: M,
     epoch: LeaderEpoch,
@@ -33,8 +53,9 @@ pub struct Runtime<M: Machine> {
     /// What of it is in the log.
     appended: Offset,
     committed: Offset,
-    /// Decisions that are not in the log yet, each to be appended whole.
-    unappended: VecDeque<Vec<Written>>,
+    /// Parts of decisions that are not in the log yet, each to be appended whole.
+    unappended: VecDeque<Part>,
+    unappended_bytes: usize,
     outbox: Outbox<M::Reply>,
 }
 
@@ -49,6 +70,7 @@ impl<M: Machine> Runtime<M> {
             appended: start,
             committed: start,
             unappended: VecDeque::new(),
+            unappended_bytes: 0,
             outbox: Outbox::new(),
         }
     }
@@ -131,26 +153,49 @@ impl<M: Machine> Runtime<M> {
     }
 
     fn decided(&mut self, decision: Decision<M::Record, M::Reply>, replies: &mut Replies<M>) {
-        if !decision.records.is_empty() {
-            self.next = Offset(self.next.0 + decision.records.len() as i64);
-            self.unappended.push_back(decision.records.iter().map(M::encode).collect());
+        self.next = Offset(self.next.0 + decision.records.len() as i64);
+        let (mut part, mut uncut) = (Part::default(), Part::default());
+        let mut cuts = decision.cuts.into_iter().peekable();
+        for (at, record) in decision.records.iter().enumerate() {
+            while cuts.next_if(|cut| *cut <= at).is_some() {
+                self.join(&mut part, &mut uncut);
+            }
+            uncut.push(M::encode(record));
         }
+        self.join(&mut part, &mut uncut);
+        self.wait(part);
         for (waiter, reply) in decision.replies {
             self.outbox.push(self.next, waiter, reply);
         }
         self.release(replies);
     }
 
-    /// What to append now: whole decisions, of about `bytes_max` together. Ask again after [`Runtime::appended`].
+    /// Puts `more` behind `part`, which waits by itself first when both are too much for one.
+    fn join(&mut self, part: &mut Part, more: &mut Part) {
+        if part.bytes + more.bytes > PART_BYTES {
+            self.wait(std::mem::take(part));
+        }
+        part.bytes += std::mem::take(&mut more.bytes);
+        part.records.append(&mut more.records);
+    }
+
+    fn wait(&mut self, part: Part) {
+        if !part.records.is_empty() {
+            self.unappended_bytes += part.bytes;
+            self.unappended.push_back(part);
+        }
+    }
+
+    /// What to append now: whole parts of decisions, of about `bytes_max` together. Ask again after [`Runtime::appended`].
     pub fn to_append(&self, bytes_max: usize) -> Option<Append> {
         let mut records: Vec<Written> = Vec::new();
         let mut bytes = 0;
-        for decision in &self.unappended {
-            bytes += decision.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len)).sum::<usize>();
+        for part in &self.unappended {
+            bytes += part.bytes;
             if !records.is_empty() && bytes > bytes_max {
                 break;
             }
-            records.extend(decision.iter().cloned());
+            records.extend(part.records.iter().cloned());
         }
         (!records.is_empty()).then_some(Append { base: self.appended, records })
     }
@@ -165,7 +210,8 @@ impl<M: Machine> Runtime<M> {
         let mut count = append.records.len();
         while count > 0 {
             let first = self.unappended.pop_front().expect("what was appended was waiting");
-            count = count.checked_sub(first.len()).expect("decisions are appended whole");
+            self.unappended_bytes -= first.bytes;
+            count = count.checked_sub(first.records.len()).expect("parts are appended whole");
         }
         self.appended = Offset(self.appended.0 + append.records.len() as i64);
         true
@@ -186,9 +232,14 @@ impl<M: Machine> Runtime<M> {
         }
     }
 
-    /// Decisions that are not in the log yet.
+    /// Parts of decisions that are not in the log yet.
     pub fn backlog(&self) -> usize {
         self.unappended.len()
+    }
+
+    /// What they take in batches.
+    pub fn backlog_bytes(&self) -> usize {
+        self.unappended_bytes
     }
 
     /// When `tick` wants to run.
@@ -210,6 +261,12 @@ mod tests {
     const NOW: Now = Now { mono: Instant(0), wall: WallMs(0) };
     const EPOCH: LeaderEpoch = LeaderEpoch(3);
 
+    /// Is added so often, each time a part of its own: more than two that are joined.
+    const MANY: i64 = 11;
+    const EACH_BYTES: usize = RECORD_BYTES + 8;
+    const JOINED: usize = PART_BYTES / EACH_BYTES;
+    const COUNT: usize = 2 * JOINED + 1;
+
     /// Adds numbers up; even ones are answered by the next odd one.
     #[derive(Default)]
     struct Sum {
@@ -224,9 +281,10 @@ mod tests {
         type World = ();
 
         fn decide(&mut self, now: Now, _: &(), waiter: Waiter, request: i64, out: &mut Decision<i64, i64>) {
-            if request != 0 {
+            for _ in 0..if request == MANY { COUNT } else { usize::from(request != 0) } {
                 self.replay(now, &request);
                 out.records.push(request);
+                out.cut();
             }
             self.parked.push(waiter);
             if request % 2 != 0 || request == 0 {
@@ -289,6 +347,23 @@ mod tests {
         assert!(!runtime.quiet());
         assert_eq!(commit(&mut runtime, EPOCH, 2), [(4, 12)]);
         assert!(runtime.quiet());
+    }
+
+    #[test]
+    fn a_large_decision_is_parted_where_it_may_be_and_answered_when_all_of_it_is_committed() {
+        let mut runtime = serving();
+        assert!(ask(&mut runtime, 1, MANY).is_empty());
+        assert_eq!((runtime.backlog(), runtime.backlog_bytes()), (3, COUNT * EACH_BYTES));
+        let mut end = 0;
+        for part in [JOINED, JOINED, 1] {
+            assert!(commit(&mut runtime, EPOCH, end).is_empty());
+            let append = runtime.to_append(1).unwrap();
+            assert_eq!((append.base, append.records.len()), (Offset(end), part));
+            assert!(runtime.appended(&append, append.base));
+            end += part as i64;
+        }
+        assert_eq!((runtime.to_append(1), runtime.backlog_bytes()), (None, 0));
+        assert_eq!(commit(&mut runtime, EPOCH, end), [(1, MANY * COUNT as i64)]);
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub struct GroupLimits {
     pub member_bytes_max: u32,
     /// All assignments of one generation, and all protocols of one group's members.
     pub group_bytes_max: u32,
+    /// Records that only hold together: one batch of the log.
+    pub batch_bytes_max: u32,
     /// Topics and partitions that a KIP-848 member may name.
     pub subscription_max: u32,
     /// What a compiled regular expression may take.
@@ -88,6 +90,8 @@ pub struct GroupLimits {
     pub state_bytes_max: u64,
     /// Groups that are looked after at once when their time is up.
     pub expired_max: u32,
+    /// Offsets that are taken away at once.
+    pub removed_max: u32,
     /// Members of one KIP-848 group whose target is written at once; the others' in the turns to come.
     pub targets_max: u32,
 }
@@ -99,12 +103,14 @@ impl Default for GroupLimits {
             members_max: 10_000,
             offsets_max: 1_000_000,
             member_bytes_max: 1 << 20,
-            group_bytes_max: 64 << 20,
+            group_bytes_max: 16 << 20,
+            batch_bytes_max: 48 << 20,
             subscription_max: 100_000,
             regex_bytes_max: 1 << 20,
             id_bytes_max: 1024,
             state_bytes_max: 1 << 30,
             expired_max: 64,
+            removed_max: 1000,
             targets_max: 100,
         }
     }

@@ -1,6 +1,6 @@
 //! The machine: all groups of one partition of `__consumer_offsets`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ringmain_coordinator::{Decision, Machine, Waiter};
@@ -11,18 +11,10 @@ use crate::classic::{ClassicGroup, Turn};
 use crate::consumer::{self, ConsumerGroup};
 use crate::group::{Group, Kind};
 use crate::record::Record;
-use crate::{
-    Client, CommitOffset, CommitOffsets, CommittedOffset, FetchOffsets, FetchTopic, FetchedOffset, GroupConfig,
-    LeftMember, OffsetTopic, Reply, Request, Topics,
-};
+use crate::removal::Place;
+use crate::{Client, GroupConfig, LeftMember, Reply, Request, Topics};
 
-type Out = Decision<Record, Reply>;
-
-/// Groups that one look for expired offsets visits.
-const EXPIRY_GROUPS: usize = 1000;
-
-/// A topic that is not known may be new rather than gone: the image of this core may be older than the one that let the commit in.
-const ORPHAN_MS: i64 = 60_000;
+pub(crate) type Out = Decision<Record, Reply>;
 
 pub struct GroupCoordinator {
     pub(crate) config: Arc<GroupConfig>,
@@ -33,8 +25,10 @@ pub struct GroupCoordinator {
     pub(crate) changed: BTreeSet<Arc<str>>,
     /// About what all groups take in memory.
     bytes: usize,
-    /// When offsets are looked through for expired ones, and from which group on.
-    expiry: Option<(Instant, Option<Arc<str>>)>,
+    /// When offsets are looked through for expired ones, and from where on.
+    expiry: Option<(Instant, Option<Place>)>,
+    /// Groups that are being deleted, and who waits for it: one after the other.
+    pub(crate) deletions: VecDeque<(Waiter, Arc<str>)>,
 }
 
 impl GroupCoordinator {
@@ -46,12 +40,18 @@ impl GroupCoordinator {
             changed: BTreeSet::new(),
             bytes: 0,
             expiry: None,
+            deletions: VecDeque::new(),
         }
     }
 
     /// Groups that are known.
     pub fn len(&self) -> usize {
         self.groups.len()
+    }
+
+    /// What records that only hold together take at the most.
+    pub fn batch_bytes_max(&self) -> usize {
+        self.config.limits.batch_bytes_max as usize
     }
 
     pub fn is_empty(&self) -> bool {
@@ -68,13 +68,18 @@ impl GroupCoordinator {
     }
 
     /// Whether one more group may be made.
-    fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.groups.len() < self.config.limits.groups_max as usize && !self.is_full()
     }
 
     /// Nothing is taken in that makes it more.
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.bytes as u64 >= self.config.limits.state_bytes_max
+    }
+
+    /// Whoever comes to it is told to come again.
+    fn is_being_deleted(&self, id: &str) -> bool {
+        self.groups.get(id).is_some_and(|group| group.deleting)
     }
 
     /// 24: no group has such an id, and none gets it.
@@ -112,7 +117,7 @@ impl GroupCoordinator {
         }
     }
 
-    fn forget(&mut self, id: &Arc<str>) {
+    pub(crate) fn forget(&mut self, id: &Arc<str>) {
         self.mark(id);
         let Some(group) = self.groups.remove(id) else { return };
         self.bytes -= group.counted;
@@ -159,6 +164,9 @@ impl GroupCoordinator {
             return refuse(out, ErrorCode::InvalidSessionTimeout);
         }
         let id: Arc<str> = ask.group_id.into();
+        if self.is_being_deleted(&id) {
+            return refuse(out, ErrorCode::CoordinatorLoadInProgress);
+        }
         match self.groups.get(&id).map(|group| (&group.kind, group.is_vacant())) {
             Some((Kind::Classic(_), _)) => {}
             // A group without members may speak another protocol from now on.
@@ -215,7 +223,7 @@ impl GroupCoordinator {
         Some(result)
     }
 
-    /// A classic group with members becomes a KIP-848 group, if it may and its members say what they read.
+    /// A classic group with members becomes a KIP-848 group, if it may, its members say what they read, and all of it is one batch.
     fn upgrade(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) {
         let (config, full) = (self.config_of(topics, id), self.is_full());
         let found = self.groups.get_mut(id).map(|group| &mut group.kind);
@@ -224,30 +232,42 @@ impl GroupCoordinator {
         if members.len() >= config.consumer_max_size as usize {
             return;
         }
-        let generation = classic.generation();
+        let mut consumer = Box::<ConsumerGroup>::default();
+        let mut written = Out::default();
+        let mut turn = Turn { now, config: &config, group: id, full, out: &mut written };
+        consumer.immigrate(&mut turn, topics, classic.generation(), members);
+        let gone = Record::Classic { group: id.clone(), value: None };
+        if !fits(&config, written.records.iter().chain([&gone])) {
+            return;
+        }
         let mut turn = Turn { now, config: &config, group: id, full, out };
         classic.let_go(&mut turn);
-        self.write(now, Record::Classic { group: id.clone(), value: None }, out);
-        let mut consumer = Box::<ConsumerGroup>::default();
-        let mut turn = Turn { now, config: &config, group: id, full, out };
-        consumer.immigrate(&mut turn, topics, generation, members);
+        self.write(now, gone, out);
+        out.records.extend(written.records);
+        out.cut();
         self.group_mut(id).kind = Kind::Consumer(consumer);
     }
 
-    /// A group in which nobody speaks KIP-848 any more is a classic one again, if it may be.
+    /// A group in which nobody speaks KIP-848 any more is a classic one again, if it may be, and all of it is one batch.
     fn downgrade_if_all_are_classic(&mut self, now: Now, topics: &dyn Topics, id: &Arc<str>, out: &mut Out) {
         let (config, full) = (self.config_of(topics, id), self.is_full());
         let found = self.groups.get(id).map(|group| &group.kind);
         let Some(Kind::Consumer(consumer)) = found.filter(|_| config.migration.downgrades()) else { return };
         let turn = Turn { now, config: &config, group: id, full, out };
         let Some((generation, spoken)) = consumer.emigrate(&turn, topics) else { return };
+        let settled = Record::Classic { group: id.clone(), value: Some(generation) };
+        if !fits(&config, consumer.tombstones(id).iter().chain([&settled])) {
+            return;
+        }
+        out.cut();
         self.clear(now, id, out);
-        self.write(now, Record::Classic { group: id.clone(), value: Some(generation) }, out);
+        self.write(now, settled, out);
+        out.cut();
         self.classic(now, id, out, |group, turn| group.settle(turn, spoken));
     }
 
     /// Takes away what records say of a group's protocol; its offsets stay.
-    fn clear(&mut self, now: Now, id: &Arc<str>, out: &mut Out) {
+    pub(crate) fn clear(&mut self, now: Now, id: &Arc<str>, out: &mut Out) {
         let records = match self.groups.get(id).map(|group| &group.kind) {
             Some(Kind::Classic(_)) => vec![Record::Classic { group: id.clone(), value: None }],
             Some(Kind::Consumer(group)) => group.tombstones(id),
@@ -259,7 +279,7 @@ impl GroupCoordinator {
         self.reschedule(id);
     }
 
-    fn write(&mut self, now: Now, record: Record, out: &mut Out) {
+    pub(crate) fn write(&mut self, now: Now, record: Record, out: &mut Out) {
         self.replay(now, &record);
         out.records.push(record);
     }
@@ -326,157 +346,8 @@ impl GroupCoordinator {
         out.replies.push((waiter, Reply::Left(left)));
     }
 
-    fn commit(&mut self, now: Now, ask: &CommitOffsets, out: &mut Out) -> Result<Vec<ErrorCode>, ErrorCode> {
-        if ask.group.len() > self.config.limits.id_bytes_max as usize {
-            return Err(ErrorCode::InvalidGroupId);
-        }
-        let config = self.config.clone();
-        let has_room = self.has_room();
-        let mut consumer = None;
-        match self.groups.get_mut(ask.group).map(|group| &mut group.kind) {
-            // Offsets of nobody's: a generation of a group that is not there can't be the present one.
-            None if ask.generation_or_epoch >= 0 => return Err(ErrorCode::IllegalGeneration),
-            None if !has_room => return Err(ErrorCode::GroupMaxSizeReached),
-            None => {}
-            Some(Kind::Simple) if ask.generation_or_epoch >= 0 => return Err(ErrorCode::UnknownMemberId),
-            Some(Kind::Simple) => {}
-            Some(Kind::Classic(group)) => {
-                group.check_commit(now, ask.member, ask.instance, ask.generation_or_epoch)?;
-            }
-            Some(Kind::Consumer(group)) => consumer = Some(&**group),
-        }
-        let check = |offset: &CommitOffset| match consumer {
-            Some(group) => group.check_commit(ask.member, ask.generation_or_epoch, (offset.id, offset.partition)),
-            None => Ok(()),
-        };
-        let checked: Vec<Result<(), ErrorCode>> = ask.offsets.iter().map(check).collect();
-        // A member that is unknown or stale in all is told so once, as on Kafka.
-        if let Some(Err(code)) = checked.first()
-            && checked.iter().all(|result| result.is_err())
-        {
-            return Err(*code);
-        }
-        let id: Arc<str> = ask.group.into();
-        let mut count = self.groups.get(&id).map_or(0, |group| group.offsets.len());
-        let mut codes = Vec::with_capacity(ask.offsets.len());
-        for (offset, checked) in ask.offsets.iter().zip(checked) {
-            if let Err(code) = checked {
-                codes.push(code);
-                continue;
-            }
-            if offset.metadata.len() > config.offset_metadata_max_bytes as usize {
-                codes.push(ErrorCode::OffsetMetadataTooLarge);
-                continue;
-            }
-            let group = self.groups.get(&id);
-            let known = group.and_then(|group| group.offsets.metadata_bytes(offset.topic, offset.partition));
-            let has = known.is_some();
-            let grows = known.is_none_or(|bytes| offset.metadata.len() > bytes);
-            if (!has && count >= config.limits.offsets_max as usize) || (grows && self.is_full()) {
-                codes.push(ErrorCode::InvalidCommitOffsetSize);
-                continue;
-            }
-            count += usize::from(!has);
-            let value = CommittedOffset {
-                offset: offset.offset,
-                leader_epoch: offset.leader_epoch,
-                metadata: offset.metadata.into(),
-                at: now.wall,
-                expires: (ask.retention_ms >= 0).then(|| WallMs(now.wall.0.saturating_add(ask.retention_ms))),
-                topic: offset.id,
-            };
-            let (group, topic, partition) = (id.clone(), offset.topic.into(), offset.partition);
-            self.write(now, Record::Offset { group, topic, partition, value: Some(value) }, out);
-            codes.push(ErrorCode::None);
-        }
-        if let Some(group) = self.groups.get_mut(&id) {
-            group.commits += codes.iter().filter(|code| **code == ErrorCode::None).count() as u64;
-        }
-        Ok(codes)
-    }
-
-    fn fetch(&self, topics: &dyn Topics, ask: &FetchOffsets) -> Result<Vec<OffsetTopic>, ErrorCode> {
-        let group = self.groups.get(ask.group);
-        // Members of classic groups name themselves too (franz-go), and are not looked at: on Kafka neither.
-        if let Some(Kind::Consumer(consumer)) = group.map(|group| &group.kind) {
-            consumer.check_fetch(ask.member, ask.member_epoch)?;
-        }
-        let Some(asked) = &ask.topics else {
-            let Some(group) = group else { return Ok(Vec::new()) };
-            return Ok(all_offsets(group, topics));
-        };
-        let topic = |asked: &FetchTopic| OffsetTopic {
-            topic: asked.name.into(),
-            id: asked.id,
-            partitions: asked
-                .partitions
-                .iter()
-                .map(|partition| FetchedOffset {
-                    partition,
-                    committed: group.and_then(|group| group.offsets.get(asked.name, asked.id, partition)).cloned(),
-                })
-                .collect(),
-        };
-        Ok(asked.iter().map(topic).collect())
-    }
-
-    fn delete_offsets(
-        &mut self,
-        now: Now,
-        id: &str,
-        topics: &[(&str, Vec<PartitionIndex>)],
-        out: &mut Out,
-    ) -> Result<Vec<Vec<ErrorCode>>, ErrorCode> {
-        let Some((id, group)) = self.groups.get_key_value(id) else { return Err(ErrorCode::GroupIdNotFound) };
-        let id = id.clone();
-        let subscribed = |topic: &str| match &group.kind {
-            Kind::Simple => Ok(false),
-            Kind::Classic(_) if group.is_vacant() => Ok(false),
-            Kind::Classic(classic) if classic.protocol_type().as_deref() == Some("consumer") => {
-                Ok(classic.is_subscribed(topic))
-            }
-            // Whatever its members do with offsets, they are doing it.
-            Kind::Classic(_) => Err(ErrorCode::NonEmptyGroup),
-            Kind::Consumer(consumer) => Ok(consumer.is_subscribed(topic)),
-        };
-        let mut codes = Vec::with_capacity(topics.len());
-        let mut gone = Vec::new();
-        for (topic, partitions) in topics {
-            let subscribed = subscribed(topic)?;
-            let code = if subscribed { ErrorCode::GroupSubscribedToTopic } else { ErrorCode::None };
-            codes.push(vec![code; partitions.len()]);
-            gone.extend(
-                partitions
-                    .iter()
-                    .filter(|partition| !subscribed && group.offsets.has(topic, **partition))
-                    .map(|partition| (Arc::<str>::from(*topic), *partition)),
-            );
-        }
-        for (topic, partition) in gone {
-            self.write(now, Record::Offset { group: id.clone(), topic, partition, value: None }, out);
-        }
-        self.forget_if_nothing(&id);
-        Ok(codes)
-    }
-
-    fn delete_group(&mut self, now: Now, id: &str, out: &mut Out) -> ErrorCode {
-        let Some((id, group)) = self.groups.get_key_value(id) else { return ErrorCode::GroupIdNotFound };
-        if !group.is_vacant() {
-            return ErrorCode::NonEmptyGroup;
-        }
-        let id = id.clone();
-        let offsets: Vec<(Arc<str>, PartitionIndex)> =
-            group.offsets.iter().map(|(topic, partition, _)| (topic.clone(), partition)).collect();
-        for (topic, partition) in offsets {
-            self.write(now, Record::Offset { group: id.clone(), topic, partition, value: None }, out);
-        }
-        self.clear(now, &id, out);
-        self.forget(&id);
-        ErrorCode::None
-    }
-
     /// A group of which no record says anything any more is not there.
-    fn forget_if_nothing(&mut self, id: &Arc<str>) {
+    pub(crate) fn forget_if_nothing(&mut self, id: &Arc<str>) {
         let nothing = |group: &Group| group.offsets.is_empty() && matches!(group.kind, Kind::Simple);
         if self.groups.get(id).is_some_and(nothing) {
             self.forget(id);
@@ -496,6 +367,9 @@ impl GroupCoordinator {
         let id: Arc<str> = ask.group_id.into();
         let missing = || Err((ErrorCode::GroupIdNotFound, format!("Consumer group {id} not found.")));
         let joins = ask.member_epoch == 0;
+        if joins && self.is_being_deleted(&id) {
+            return Err((ErrorCode::CoordinatorLoadInProgress, format!("Group {id} is being deleted.")));
+        }
         if joins && self.groups.get(&id).is_some_and(|group| !group.is_vacant()) {
             self.upgrade(now, topics, &id, out);
         }
@@ -530,69 +404,11 @@ impl GroupCoordinator {
         self.reschedule(&id);
         result
     }
-
-    /// Offsets of groups that nobody is in, for longer than they are kept; then the groups that have none left.
-    fn expire_offsets(
-        &mut self,
-        now: Now,
-        topics: &dyn Topics,
-        from: Option<&Arc<str>>,
-        out: &mut Out,
-    ) -> Option<Arc<str>> {
-        let from = from.map_or(std::ops::Bound::Unbounded, |id| std::ops::Bound::Excluded(id.clone()));
-        let range = self.groups.range::<Arc<str>, _>((from, std::ops::Bound::Unbounded));
-        let visited: Vec<Arc<str>> = range.take(EXPIRY_GROUPS).map(|(id, _)| id.clone()).collect();
-        for id in &visited {
-            let Some(group) = self.groups.get(id) else { continue };
-            let (vacant, since) = (group.is_vacant(), group.empty_since());
-            let age_ms = |at: WallMs| now.wall.0.saturating_sub(at.0);
-            // A topic that was deleted does not come back under its id.
-            let orphaned = |offset: &CommittedOffset| {
-                let known = offset.topic == TopicId::NONE || topics.by_id(offset.topic).is_some();
-                !known && age_ms(offset.at) >= ORPHAN_MS
-            };
-            let expired = |offset: &CommittedOffset| match offset.expires {
-                _ if orphaned(offset) => true,
-                _ if !vacant => false,
-                Some(at) => at <= now.wall,
-                None => {
-                    age_ms(since.map_or(offset.at, |since| since.max(offset.at))) >= self.config.offsets_retention_ms
-                }
-            };
-            let gone: Vec<(Arc<str>, PartitionIndex)> = group
-                .offsets
-                .iter()
-                .filter(|(.., offset)| expired(offset))
-                .map(|(topic, partition, _)| (topic.clone(), partition))
-                .collect();
-            let last = vacant && gone.len() == group.offsets.len();
-            for (topic, partition) in gone {
-                self.write(now, Record::Offset { group: id.clone(), topic, partition, value: None }, out);
-            }
-            if last {
-                self.clear(now, id, out);
-                self.forget(id);
-            }
-        }
-        visited.last().filter(|_| visited.len() == EXPIRY_GROUPS).cloned()
-    }
 }
 
-fn all_offsets(group: &Group, topics: &dyn Topics) -> Vec<OffsetTopic> {
-    let mut out = Vec::new();
-    for (name, partitions) in group.offsets.topics() {
-        let id = topics.by_name(name).map_or(TopicId::NONE, |(id, _)| id);
-        let counts = partitions.keys().filter_map(|index| {
-            let partition = PartitionIndex(*index);
-            let committed = group.offsets.get(name, id, partition)?.clone();
-            Some(FetchedOffset { partition, committed: Some(committed) })
-        });
-        let partitions: Vec<FetchedOffset> = counts.collect();
-        if !partitions.is_empty() {
-            out.push(OffsetTopic { topic: name.clone(), id, partitions });
-        }
-    }
-    out
+/// Whether these are one batch.
+fn fits<'a>(config: &GroupConfig, records: impl Iterator<Item = &'a Record>) -> bool {
+    records.map(Record::bytes).sum::<usize>() <= config.limits.batch_bytes_max as usize
 }
 
 impl Machine for GroupCoordinator {
@@ -607,12 +423,12 @@ impl Machine for GroupCoordinator {
             Request::Sync(ask) => return self.sync(now, topics, waiter, ask, out),
             Request::Leave(ask, client) => return self.leave(now, topics, waiter, (ask, &client), out),
             Request::Heartbeat(ask) => Reply::Code(self.heartbeat(now, topics, ask, out)),
-            Request::Commit(ask) => Reply::Committed(self.commit(now, &ask, out)),
+            Request::Commit(ask) => Reply::Committed(self.commit(now, topics, &ask, out)),
             Request::Fetch(ask) => Reply::Fetched(self.fetch(topics, &ask)),
-            Request::DeleteOffsets { group, topics } => {
-                Reply::DeletedOffsets(self.delete_offsets(now, group, &topics, out))
+            Request::DeleteOffsets { group, topics: named } => {
+                Reply::DeletedOffsets(self.delete_offsets(now, topics, (group, &named), out))
             }
-            Request::DeleteGroup { group } => Reply::Code(self.delete_group(now, group, out)),
+            Request::DeleteGroup { group } => return self.delete_group(now, waiter, group, out),
             Request::Describe { group } => Reply::Described(self.describe(group)),
             Request::DescribeConsumer { group } => Reply::DescribedConsumer(self.describe_consumer(group, topics)),
             Request::List { states, types } => Reply::Listed(self.list(&states, &types)),
@@ -636,6 +452,7 @@ impl Machine for GroupCoordinator {
                 Kind::Consumer(consumer) => consumer.expire(&mut turn, topics),
             }
             self.downgrade_if_all_are_classic(now, topics, &id, out);
+            out.cut();
             self.reschedule(&id);
             // An id was asked for and never used: nobody will miss the group.
             self.forget_if_unused(&id);
@@ -643,8 +460,10 @@ impl Machine for GroupCoordinator {
             // What is due is done: the same moment does not come again.
             debug_assert!(self.groups.get(&id).is_none_or(|group| group.wake.is_none_or(|wake| wake > now.mono)));
         }
+        self.go_on_deleting(now, out);
+        out.cut();
         if let Some((at, from)) = self.expiry.take_if(|(at, _)| *at <= now.mono) {
-            let next = self.expire_offsets(now, topics, from.as_ref(), out);
+            let next = self.expire_offsets(now, topics, from, out);
             let due = if next.is_some() { at } else { now.mono.plus_ms(self.config.offsets_retention_check_ms.max(1)) };
             self.expiry = Some((due, next));
         }
@@ -652,7 +471,9 @@ impl Machine for GroupCoordinator {
 
     fn deadline(&self) -> Option<Instant> {
         let expiry = self.expiry.as_ref().map(|(at, _)| *at);
-        self.wakes.first().map(|(at, _)| *at).into_iter().chain(expiry).min()
+        // In the next turn.
+        let deletion = (!self.deletions.is_empty()).then_some(Instant(0));
+        self.wakes.first().map(|(at, _)| *at).into_iter().chain(expiry).chain(deletion).min()
     }
 
     fn replay(&mut self, _: Now, record: &Record) {

@@ -51,6 +51,8 @@ pub(crate) struct Group {
     pub(crate) commits: u64,
     /// The coordinator's place for it in its timers.
     pub(crate) wake: Option<Instant>,
+    /// Its offsets are being taken away, and then it goes: nothing comes to it.
+    pub(crate) deleting: bool,
     /// What the coordinator counts for it.
     pub(crate) counted: usize,
 }

@@ -5,6 +5,7 @@
 
 mod assignor;
 mod classic;
+mod commit;
 mod config;
 mod consumer;
 mod coordinator;
@@ -13,6 +14,7 @@ mod figures;
 mod group;
 mod offsets;
 mod record;
+mod removal;
 mod request;
 mod topics;
 

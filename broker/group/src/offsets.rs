@@ -1,6 +1,7 @@
 //! Committed offsets of one group.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use ringmain_types::*;
@@ -115,8 +116,20 @@ impl Offsets {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, PartitionIndex, &CommittedOffset)> {
-        self.topics.iter().flat_map(|(topic, partitions)| {
-            partitions.iter().map(move |(index, offset)| (topic, PartitionIndex(*index), offset))
+        self.behind(None)
+    }
+
+    /// Those behind this one, or all.
+    pub(crate) fn behind<'a>(
+        &'a self,
+        place: Option<&'a (Arc<str>, PartitionIndex)>,
+    ) -> impl Iterator<Item = (&'a Arc<str>, PartitionIndex, &'a CommittedOffset)> {
+        let from = place.map_or(Bound::Unbounded, |(topic, _)| Bound::Included(&**topic));
+        self.topics.range::<str, _>((from, Bound::Unbounded)).flat_map(move |(topic, partitions)| {
+            let here = place.filter(|(at, _)| at == topic);
+            let from = here.map_or(Bound::Unbounded, |(_, index)| Bound::Excluded(index.0));
+            let found = partitions.range((from, Bound::Unbounded));
+            found.map(move |(index, offset)| (topic, PartitionIndex(*index), offset))
         })
     }
 

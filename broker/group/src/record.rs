@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ringmain_types::*;
 use ringmain_wire::records as wire;
-use ringmain_wire::{Array, Format, WireError, decode_key, decode_value, encode_key, encode_value, key_type};
+use ringmain_wire::{
+    Array, Format, JoinGroupRequest, WireError, decode_key, decode_value, encode_key, encode_value, key_type,
+};
 
 use crate::offsets::CommittedOffset;
 
@@ -56,6 +58,12 @@ pub enum Record {
 }
 
 impl Record {
+    /// What it takes in a batch.
+    pub(crate) fn bytes(&self) -> usize {
+        let (key, value) = self.encode();
+        RECORD_BYTES + key.len() + value.map_or(0, |value| value.len())
+    }
+
     pub fn group(&self) -> &Arc<str> {
         match self {
             Record::Offset { group, .. }
@@ -68,6 +76,19 @@ impl Record {
             | Record::Regex { group, .. } => group,
         }
     }
+}
+
+/// What a record takes in a batch besides key and value, at the most; an offset's, whose parts are short, takes less.
+const RECORD_BYTES: usize = 32;
+const OFFSET_RECORD_BYTES: usize = 18;
+/// What surrounds the strings of an offset's key and value.
+const OFFSET_KEY_BYTES: usize = 10;
+const OFFSET_VALUE_BYTES: usize = 44;
+
+/// What an offset with this metadata, or the tombstone of one, takes in a batch: never less, and little more.
+pub(crate) fn offset_bytes(group: &str, topic: &str, metadata: Option<&str>) -> usize {
+    let value = metadata.map_or(0, |metadata| OFFSET_VALUE_BYTES + metadata.len());
+    OFFSET_RECORD_BYTES + OFFSET_KEY_BYTES + group.len() + topic.len() + value
 }
 
 /// Partitions by topic.
@@ -116,11 +137,10 @@ pub struct MemberMetadata {
 impl MemberMetadata {
     /// Of all that it says, in memory.
     pub(crate) fn bytes(&self) -> usize {
-        const TOPIC: usize = 40;
+        const TOPIC: usize = 80;
         let texts = [&self.instance, &self.rack, &self.regex, &self.assignor].into_iter().flatten();
         let topics: usize = self.topics.iter().map(|topic| TOPIC + topic.len()).sum();
-        let spoken = self.classic.iter().flat_map(|classic| &classic.protocols);
-        let protocols: usize = spoken.map(|(name, metadata)| name.len() + metadata.len()).sum();
+        let protocols: usize = self.classic.iter().map(|classic| protocol_bytes(&classic.protocols)).sum();
         let names = self.client_id.len() + self.client_host.len();
         texts.map(|text| text.len()).sum::<usize>() + topics + protocols + names
     }
@@ -129,8 +149,23 @@ impl MemberMetadata {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassicProtocol {
     pub session_timeout_ms: i32,
-    pub protocols: Vec<(Arc<str>, Arc<[u8]>)>,
+    pub protocols: Protocols,
 }
+
+/// Name and metadata of each, by falling preference.
+pub type Protocols = Vec<(Arc<str>, Arc<[u8]>)>;
+
+/// What protocols take in memory; a name without metadata takes much more than its bytes.
+pub(crate) fn protocol_bytes(protocols: &Protocols) -> usize {
+    protocols.iter().map(|(name, metadata)| PROTOCOL_BYTES + name.len() + metadata.len()).sum()
+}
+
+/// As [`protocol_bytes`], of what is only asked for yet.
+pub(crate) fn asked_protocol_bytes(ask: &JoinGroupRequest) -> usize {
+    ask.protocols.iter().map(|protocol| PROTOCOL_BYTES + protocol.name.len() + protocol.metadata.len()).sum()
+}
+
+const PROTOCOL_BYTES: usize = 128;
 
 /// Kafka's names and numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -433,5 +468,39 @@ impl Resolved {
     fn decode(value: &[u8]) -> Result<Resolved, WireError> {
         let body: wire::ConsumerGroupRegularExpressionValue = decode_value(value)?;
         Ok(Resolved { topics: body.topics.iter().map(Into::into).collect(), version: body.version, at: body.timestamp })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offsets_bytes_are_never_fewer_than_said_and_little_more() {
+        for bytes in [0, 1, 200, 20_000, 32_767] {
+            for (expires, metadata) in [(None, bytes), (Some(WallMs(i64::MAX)), bytes), (None, 0)] {
+                let (group, topic, metadata) =
+                    ("g".repeat(bytes.min(1024)), "t".repeat(bytes.min(249)), "m".repeat(metadata));
+                let said = offset_bytes(&group, &topic, Some(&metadata));
+                let value = CommittedOffset {
+                    offset: Offset(i64::MAX),
+                    leader_epoch: LeaderEpoch(i32::MAX),
+                    metadata: metadata.into(),
+                    at: WallMs(i64::MAX),
+                    expires,
+                    topic: TopicId(u128::MAX),
+                };
+                let record = |value| Record::Offset {
+                    group: group.as_str().into(),
+                    topic: topic.as_str().into(),
+                    partition: PartitionIndex(i32::MAX),
+                    value,
+                };
+                let (key, value) = record(Some(value)).encode();
+                let takes = OFFSET_RECORD_BYTES + key.len() + value.unwrap().len();
+                assert!((takes..=takes + 24).contains(&said), "{takes} but {said}");
+                assert_eq!(record(None).encode().0.len() + OFFSET_RECORD_BYTES, offset_bytes(&group, &topic, None));
+            }
+        }
     }
 }

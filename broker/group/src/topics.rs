@@ -22,6 +22,10 @@ pub trait Topics {
     /// All names that a pattern may match, in order; internal topics too, as on Kafka: leaving them out is the client's to do.
     fn names(&self) -> Box<dyn Iterator<Item = Arc<str>> + '_>;
     /// `None` for a group without configs of its own.
+    /// What the offsets topic's configs allow one batch of offsets to be now (`max.message.bytes`).
+    fn batch_bytes_max(&self) -> usize {
+        usize::MAX
+    }
     fn overrides(&self, _group: &str) -> Option<GroupOverrides> {
         None
     }

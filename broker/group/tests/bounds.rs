@@ -28,14 +28,43 @@ impl Topics for World {
     }
 }
 
-struct Coordinator(Runtime<GroupCoordinator>, i64);
+/// Of classic members.
+const SESSION_MS: i32 = 10_000;
+
+/// With the end of its log, and what was drawn last.
+struct Coordinator(Runtime<GroupCoordinator>, i64, u128);
 
 impl Coordinator {
     fn new(limits: GroupLimits) -> Coordinator {
         let config = GroupConfig { initial_rebalance_delay_ms: 0, limits, ..GroupConfig::default() };
         let mut runtime = Runtime::new(GroupCoordinator::new(Arc::new(config)), LeaderEpoch(0), Offset(0));
         runtime.serve(NOW, &World, Offset(0));
-        Coordinator(runtime, 0)
+        Coordinator(runtime, 0, 0)
+    }
+
+    /// Sessions end, and ids that were handed out lapse.
+    fn time_passes(&mut self) {
+        let later = Now { mono: NOW.mono.plus_ms(600_000), wall: WallMs(NOW.wall.0 + 600_000) };
+        for _ in 0..100 {
+            let mut replies = Vec::new();
+            self.0.tick(later, &World, &mut replies);
+            self.append();
+            assert!(replies.is_empty(), "nobody waits");
+        }
+    }
+
+    fn append(&mut self) {
+        while let Some(append) = self.0.to_append(1 << 20) {
+            assert!(self.0.appended(&append, append.base));
+            self.1 += append.records.len() as i64;
+        }
+    }
+
+    fn leave(&mut self, group: &str, member: &str) {
+        let ask = wire::LeaveGroupRequest { group_id: group, member_id: member, ..Default::default() };
+        let client = Client { id: "c", host: "/h", version: 1, random: 1 };
+        let left = vec![LeftMember { member: member.into(), instance: None, error: ErrorCode::None }];
+        assert_eq!(self.ask(Request::Leave(&ask, client)), Reply::Left(left));
     }
 
     fn groups(&self) -> usize {
@@ -45,10 +74,7 @@ impl Coordinator {
     fn ask(&mut self, request: Request<'_>) -> Reply {
         let mut replies = Vec::new();
         self.0.request(NOW, &World, Waiter(1), request, &mut replies).unwrap();
-        while let Some(append) = self.0.to_append(1 << 20) {
-            assert!(self.0.appended(&append, append.base));
-            self.1 += append.records.len() as i64;
-        }
+        self.append();
         self.0.committed(LeaderEpoch(0), Offset(self.1), &mut replies);
         replies.pop().expect("an answer").1
     }
@@ -83,22 +109,32 @@ impl Coordinator {
 
     /// v3: without an id that must be had first. The member's id, or the code.
     fn join(&mut self, group: &str, kind: &str, metadata: &[u8]) -> Result<Arc<str>, ErrorCode> {
+        self.join_as(group, kind, &[("range", metadata)], ("c", 3))
+    }
+
+    /// By a client of this name, in this version.
+    fn join_as(
+        &mut self,
+        group: &str,
+        kind: &str,
+        protocols: &[(&str, &[u8])],
+        (client, version): (&str, i16),
+    ) -> Result<Arc<str>, ErrorCode> {
+        let protocols = protocols.iter().map(|(name, metadata)| JoinGroupRequestProtocol { name, metadata });
         let request = wire::JoinGroupRequest {
             group_id: group,
-            session_timeout_ms: 10_000,
+            session_timeout_ms: SESSION_MS,
             rebalance_timeout_ms: 10_000,
             protocol_type: kind,
-            protocols: vec![JoinGroupRequestProtocol { name: "range", metadata }].into(),
+            protocols: protocols.collect(),
             ..Default::default()
         };
-        let client = Client { id: "c", host: "/h", version: 3, random: 1 };
+        self.2 += 1;
+        let client = Client { id: client, host: "/h", version, random: self.2 };
         let mut replies = Vec::new();
         self.0.request(NOW, &World, Waiter(2), Request::Join(&request, client), &mut replies).unwrap();
         self.0.tick(NOW, &World, &mut replies);
-        while let Some(append) = self.0.to_append(1 << 20) {
-            assert!(self.0.appended(&append, append.base));
-            self.1 += append.records.len() as i64;
-        }
+        self.append();
         self.0.committed(LeaderEpoch(0), Offset(self.1), &mut replies);
         match replies.pop() {
             Some((_, Reply::Join(Ok(joined)))) => Ok(joined.member),
@@ -108,9 +144,14 @@ impl Coordinator {
     }
 
     fn beat(&mut self, group: &str, topics: &[&str]) -> ErrorCode {
+        self.beat_as(group, "m", topics, 0)
+    }
+
+    fn beat_as(&mut self, group: &str, member_id: &str, topics: &[&str], member_epoch: i32) -> ErrorCode {
         let request = wire::ConsumerGroupHeartbeatRequest {
             group_id: group,
-            member_id: "m",
+            member_id,
+            member_epoch,
             rebalance_timeout_ms: 10_000,
             subscribed_topic_names: Some(topics.to_vec().into()),
             topic_partitions: Some(Vec::new().into()),
@@ -141,11 +182,11 @@ fn ids_of_groups_are_short() {
 
 #[test]
 fn a_refused_join_leaves_no_group_behind() {
-    let mut coordinator = Coordinator::new(GroupLimits { member_bytes_max: 100, ..GroupLimits::default() });
+    let mut coordinator = Coordinator::new(GroupLimits { member_bytes_max: 300, ..GroupLimits::default() });
     for number in 0..10 {
         let group = format!("g{number}");
         assert_eq!(coordinator.join(&group, "", b""), Err(ErrorCode::InconsistentGroupProtocol));
-        assert_eq!(coordinator.join(&group, "consumer", &[0; 101]), Err(ErrorCode::GroupMaxSizeReached));
+        assert_eq!(coordinator.join(&group, "consumer", &[0; 301]), Err(ErrorCode::GroupMaxSizeReached));
     }
     assert_eq!(coordinator.groups(), 0);
 }
@@ -191,4 +232,97 @@ fn what_is_counted_comes_and_goes_with_the_groups() {
         assert_eq!(coordinator.delete(&group), Reply::Code(ErrorCode::None));
     }
     assert_eq!(coordinator.groups(), 0);
+}
+
+/// How many of them are let in, one after the other, until there is no room.
+fn count(mut enter: impl FnMut(usize) -> ErrorCode) -> usize {
+    for number in 0..100_000 {
+        match enter(number) {
+            ErrorCode::None => {}
+            ErrorCode::GroupMaxSizeReached => return number,
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("no end");
+}
+
+/// Room for this much, and strings of which about fifty fill it.
+const STATE_BYTES: u64 = 1 << 20;
+const LONG_BYTES: usize = 10_000;
+
+fn small() -> Coordinator {
+    let limits = GroupLimits { state_bytes_max: STATE_BYTES, members_max: 1_000_000, ..GroupLimits::default() };
+    Coordinator::new(limits)
+}
+
+fn code(joined: Result<Arc<str>, ErrorCode>) -> ErrorCode {
+    joined.err().unwrap_or_default()
+}
+
+#[test]
+fn what_classic_members_are_called_is_counted_and_given_back() {
+    let mut coordinator = small();
+    let long = "c".repeat(LONG_BYTES);
+    for round in 0..3 {
+        let mut members = Vec::new();
+        let taken = count(|number| {
+            let group = format!("g{number}");
+            let joined = coordinator.join_as(&group, "consumer", &[("range", b"")], (&long, 3));
+            members.extend(joined.as_ref().ok().map(|id| (group, id.clone())));
+            code(joined)
+        });
+        // Its id begins with the client's.
+        assert!((40..=52).contains(&taken), "{taken} members in round {round}");
+        match round {
+            0 => members.iter().for_each(|(group, member)| coordinator.leave(group, member)),
+            _ => coordinator.time_passes(),
+        }
+    }
+}
+
+#[test]
+fn ids_that_are_handed_out_are_counted_and_given_back() {
+    let mut coordinator = small();
+    let long = "c".repeat(LONG_BYTES);
+    for round in 0..3 {
+        let taken = count(|number| {
+            let group = format!("g{}", number % 10);
+            match coordinator.join_as(&group, "consumer", &[("range", b"")], (&long, 9)) {
+                Err(ErrorCode::MemberIdRequired) => ErrorCode::None,
+                other => code(other),
+            }
+        });
+        assert!((90..=105).contains(&taken), "{taken} ids in round {round}");
+        coordinator.time_passes();
+        assert_eq!(coordinator.groups(), 0);
+    }
+}
+
+#[test]
+fn many_small_protocols_are_no_small_member() {
+    let mut coordinator = small();
+    let names: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+    let protocols: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &b""[..])).collect();
+    let taken = count(|number| code(coordinator.join_as(&format!("g{number}"), "connect", &protocols, ("c", 3))));
+    assert!((5..=10).contains(&taken), "{taken} members of a thousand protocols");
+    // Nor are they let in as one.
+    let mut coordinator = Coordinator::new(GroupLimits { member_bytes_max: 64 << 10, ..GroupLimits::default() });
+    let joined = coordinator.join_as("g", "connect", &protocols, ("c", 3));
+    assert_eq!(code(joined), ErrorCode::GroupMaxSizeReached);
+}
+
+#[test]
+fn what_kip_848_members_are_called_is_counted_and_given_back() {
+    let mut coordinator = small();
+    let id = |number: usize| format!("{number:0>LONG_BYTES$}");
+    for round in 0..3 {
+        let taken = count(|number| coordinator.beat_as("g", &id(number), &["t"], 0));
+        // Once as a member, once for its target.
+        assert!((40..=100).contains(&taken), "{taken} members in round {round}");
+        match round {
+            0 => (0..taken)
+                .for_each(|number| assert_eq!(coordinator.beat_as("g", &id(number), &["t"], -1), ErrorCode::None)),
+            _ => coordinator.time_passes(),
+        }
+    }
 }

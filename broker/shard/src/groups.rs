@@ -12,20 +12,16 @@ use ringmain_batch::{BatchHeader, Builder, Codec};
 use ringmain_buffer::Buf;
 use ringmain_coordinator::{Append, Replies, Runtime, Waiter};
 use ringmain_disk::DiskError;
-use ringmain_group::{
-    Assignor, Client, CommitOffset, CommitOffsets, FetchOffsets, FetchTopic, GroupConfig, GroupCoordinator,
-    GroupLimits, GroupOverrides, Migration, Reply, Topics,
-};
+use ringmain_group::{Client, GroupConfig, GroupCoordinator};
 use ringmain_log::{AppendAs, AppendError, FlushMode, ReadAt, ReadResult, ReadToken, Slices};
-use ringmain_metadata::config::Layers;
-use ringmain_metadata::{BrokerConfig, ClusterImage, GroupSettings, OFFSETS_TOPIC};
-use ringmain_session::Request;
+use ringmain_metadata::{BrokerConfig, OFFSETS_TOPIC};
 use ringmain_types::*;
-use ringmain_wire as wire;
 
-use crate::dispatch::body;
+use crate::api::groups::waits;
 use crate::fair::Fair;
-use crate::mesh::{CallId, FetchGroup, GroupAsk, Return};
+use crate::group_request::{ImageTopics, decide_request, fetch_of, with_refused};
+use crate::group_settings::{group_config, share};
+use crate::mesh::{CallId, GroupAsk, Return};
 use crate::{Config, Effects, Note, Shard};
 
 /// Decisions of one turn go into batches of about this.
@@ -35,44 +31,6 @@ const LOAD_BYTES: u32 = 64 << 10;
 const LOAD_READS: usize = 4;
 /// When there was no room for a batch, or none to read into.
 const RETRY_MS: u64 = 10;
-
-/// The topics and group configs of one image.
-struct ImageTopics {
-    image: Arc<ClusterImage>,
-    properties: Arc<BrokerConfig>,
-    broker: BrokerId,
-}
-
-impl Topics for ImageTopics {
-    fn by_name(&self, name: &str) -> Option<(TopicId, u32)> {
-        self.image.topic(name).map(|topic| (topic.id, topic.partitions.len() as u32))
-    }
-    fn by_id(&self, id: TopicId) -> Option<(Arc<str>, u32)> {
-        self.image.topics.get(&id).map(|topic| (topic.name.clone(), topic.partitions.len() as u32))
-    }
-    fn version(&self) -> i64 {
-        self.image.next.0
-    }
-    fn names(&self) -> Box<dyn Iterator<Item = Arc<str>> + '_> {
-        let mut names: Vec<Arc<str>> = self.image.topics.values().map(|topic| topic.name.clone()).collect();
-        names.sort_unstable();
-        Box::new(names.into_iter())
-    }
-    fn overrides(&self, group: &str) -> Option<GroupOverrides> {
-        let own = self.image.group_configs.get(group);
-        // The broker's own may change while it runs; without a change it is what coordinators were made with.
-        if own.is_none() && self.image.broker_configs.is_empty() {
-            return None;
-        }
-        let layers = Layers::new(&self.image, &self.properties, self.broker);
-        let found = GroupSettings::resolve(&layers, own.map_or(&BTreeMap::new(), |own| own));
-        Some(GroupOverrides {
-            session_timeout_ms: found.session_timeout_ms,
-            heartbeat_interval_ms: found.heartbeat_interval_ms,
-            assignment_interval_ms: found.assignment_interval_ms,
-        })
-    }
-}
 
 struct Coordinator {
     partition: Partition,
@@ -99,6 +57,7 @@ struct Pending {
 pub(crate) struct Groups {
     config: Arc<GroupConfig>,
     backlog_max: usize,
+    backlog_bytes_max: usize,
     topic: Option<TopicId>,
     coordinators: BTreeMap<i32, Coordinator>,
     pending: BTreeMap<Waiter, Pending>,
@@ -130,6 +89,7 @@ impl Groups {
         Groups {
             config: Arc::new(group_config(properties, &config.limits)),
             backlog_max: config.limits.coordinator_backlog_max as usize,
+            backlog_bytes_max: config.limits.coordinator_backlog_bytes_max as usize,
             topic: None,
             coordinators: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -148,17 +108,6 @@ impl Groups {
         }
     }
 
-    /// What holds for one of so many partitions: groups are bounded by shard. Twice its share, because ids don't fall evenly.
-    fn share(&self, partitions: usize, shards: usize) -> Arc<GroupConfig> {
-        let owned = partitions.div_ceil(shards.max(1)).max(1) as u32;
-        let mut config = GroupConfig::clone(&self.config);
-        config.limits.groups_max =
-            (config.limits.groups_max / owned).saturating_mul(2).clamp(1, config.limits.groups_max);
-        let bytes = config.limits.state_bytes_max;
-        config.limits.state_bytes_max = (bytes / u64::from(owned) * 2).min(bytes);
-        Arc::new(config)
-    }
-
     pub(crate) fn look_again(&mut self) {
         self.look = true;
     }
@@ -168,17 +117,25 @@ impl Groups {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if !self.touched.is_empty() || !self.answers.is_empty() || !self.asked.is_empty() {
+        if self.look || !self.touched.is_empty() || !self.answers.is_empty() || !self.asked.is_empty() {
             // At once.
             return Some(Instant(0));
         }
         self.dues.first().map(|(at, _)| *at).into_iter().chain(self.retry).min()
     }
 
+    /// So much of it waits for the log that nothing more is decided: neither what is asked nor what is due. The log is tried again.
+    fn is_stuck(&self, index: i32) -> bool {
+        self.coordinators.get(&index).is_some_and(|found| {
+            found.runtime.backlog() >= self.backlog_max || found.runtime.backlog_bytes() >= self.backlog_bytes_max
+        })
+    }
+
     /// Keeps a coordinator's place among the moments true.
     fn reschedule(&mut self, index: i32) {
+        let stuck = self.is_stuck(index);
         let Some(coordinator) = self.coordinators.get_mut(&index) else { return };
-        let next = coordinator.runtime.deadline().filter(|_| !coordinator.failed);
+        let next = coordinator.runtime.deadline().filter(|_| !coordinator.failed && !stuck);
         let before = std::mem::replace(&mut coordinator.due, next);
         if before == next {
             return;
@@ -256,7 +213,7 @@ impl Shard {
         let found = self.groups.coordinators.get(&at.index.0);
         let code = match found.filter(|found| found.partition == at && !found.failed && self.stopping.is_none()) {
             None => Some(self.no_coordinator(at)),
-            Some(found) if !found.runtime.is_loaded() || found.runtime.backlog() >= self.groups.backlog_max => {
+            Some(found) if !found.runtime.is_loaded() || self.groups.is_stuck(at.index.0) => {
                 Some(ErrorCode::CoordinatorLoadInProgress)
             }
             Some(_) => None,
@@ -276,8 +233,7 @@ impl Shard {
                 return self.answer(id, refusal, out);
             }
         }
-        let waits = matches!(&ask, GroupAsk::Request { request, .. }
-            if request.api == wire::JOIN_GROUP.key || request.api == wire::SYNC_GROUP.key);
+        let waits = matches!(&ask, GroupAsk::Request { request, .. } if waits(request.api));
         if waits && let Some(pending) = self.groups.pending.get_mut(&waiter) {
             pending.parked = true;
             self.answer(id, Return::Parked, out);
@@ -396,7 +352,10 @@ impl Shard {
             if let Some((log, epoch)) = usable
                 && !self.groups.coordinators.contains_key(&index)
             {
-                let config = self.groups.share(topic.partitions.len(), usize::from(self.config.shards));
+                let owned = topic.partitions.len().div_ceil(usize::from(self.config.shards).max(1));
+                let segment_bytes = self.logs.config(topic.id).map_or(u32::MAX, |config| config.segment_bytes);
+                let segment_bytes = segment_bytes.min(self.config.limits.segment_bytes_max);
+                let config = share(&self.groups.config, owned, segment_bytes);
                 self.group_open(partition, log, epoch, config);
                 self.group_load(now, index);
             }
@@ -416,6 +375,12 @@ impl Shard {
         if let Some(due) = self.groups.coordinators.remove(&index).and_then(|coordinator| coordinator.due) {
             self.groups.dues.remove(&(due, index));
         }
+    }
+
+    /// What it decided since can't be appended: whoever waits for that is told to come again, and it begins from what the log has.
+    fn group_reload(&mut self, index: i32, out: &mut Effects) {
+        self.group_drop(index, out);
+        self.groups.look_again();
     }
 
     /// It answers nobody any more; everybody who waits is told.
@@ -452,6 +417,11 @@ impl Shard {
         }
         let (log, from) = (coordinator.log, coordinator.runtime.next());
         let end = self.store.end(log);
+        // What a coordinator before this one wrote is not committed before it is flushed.
+        if self.logs.get(coordinator.partition).is_ok_and(|owned| owned.visible < end) {
+            self.groups.retry = Some(now.mono.plus_ms(RETRY_MS));
+            return;
+        }
         if from >= end {
             let topics = self.image_topics();
             if let Some(coordinator) = self.groups.coordinators.get_mut(&index) {
@@ -506,7 +476,9 @@ impl Shard {
 
     fn group_tick(&mut self, now: Now, index: i32) {
         let is_due = |found: &Coordinator| found.runtime.deadline().is_some_and(|due| due <= now.mono);
-        if !self.groups.coordinators.get(&index).is_some_and(|found| !found.failed && is_due(found)) {
+        if !self.groups.coordinators.get(&index).is_some_and(|found| !found.failed && is_due(found))
+            || self.groups.is_stuck(index)
+        {
             return;
         }
         let topics = self.image_topics();
@@ -519,16 +491,21 @@ impl Shard {
     fn group_append(&mut self, now: Now, index: i32, out: &mut Effects) {
         loop {
             let Some(coordinator) = self.groups.coordinators.get(&index).filter(|found| !found.failed) else { return };
-            let Some(append) = coordinator.runtime.to_append(BATCH_BYTES) else { return };
+            let bytes_max = BATCH_BYTES.min(coordinator.runtime.machine().batch_bytes_max());
+            let Some(append) = coordinator.runtime.to_append(bytes_max) else { return };
             let (partition, log, epoch) = (coordinator.partition, coordinator.log, coordinator.runtime.epoch());
             match self.group_batch(now, partition, log, epoch, &append, out) {
                 Ok(base) => {
                     let Some(coordinator) = self.groups.coordinators.get_mut(&index) else { return };
                     if !coordinator.runtime.appended(&append, base) {
-                        // Somebody else wrote: what was decided rests on a log that is not there. It is loaded again.
-                        self.group_drop(index, out);
-                        return self.groups.look_again();
+                        // Somebody else wrote: what was decided rests on a log that is not there.
+                        return self.group_reload(index, out);
                     }
+                }
+                // No decision is, by the log's configs of when this was loaded: it is loaded anew, with those of now.
+                Err(AppendError::TooLarge { .. }) => return self.group_reload(index, out),
+                Err(AppendError::Memory(refused)) if refused.wanted as u64 > self.pool.limit(refused.account) => {
+                    return self.group_reload(index, out);
                 }
                 Err(AppendError::Memory(_) | AppendError::NoSpace) => {
                     self.groups.retry = Some(now.mono.plus_ms(RETRY_MS));
@@ -597,129 +574,6 @@ impl Shard {
     }
 }
 
-type Decide<'d> = dyn for<'a> FnMut(ringmain_group::Request<'a>) -> Result<(), Return> + 'd;
-
-/// Decodes the request and has it decided; the codes of what was not passed on.
-fn decide_request(
-    topics: &ImageTopics,
-    request: &Request,
-    client: Client<'_>,
-    decide: &mut Decide<'_>,
-) -> Result<Vec<(usize, ErrorCode)>, Return> {
-    use ringmain_group::Request as Ask;
-    // Whoever asks has decoded it already.
-    let parsed = |_: wire::WireError| Return::Failed(ErrorCode::InvalidRequest);
-    match request.api {
-        key if key == wire::JOIN_GROUP.key => {
-            let ask = body(&wire::JOIN_GROUP, request).map_err(parsed)?;
-            decide(Ask::Join(&ask, client))?;
-        }
-        key if key == wire::SYNC_GROUP.key => {
-            let ask = body(&wire::SYNC_GROUP, request).map_err(parsed)?;
-            decide(Ask::Sync(&ask))?;
-        }
-        key if key == wire::HEARTBEAT.key => {
-            let ask = body(&wire::HEARTBEAT, request).map_err(parsed)?;
-            decide(Ask::Heartbeat(&ask))?;
-        }
-        key if key == wire::LEAVE_GROUP.key => {
-            let ask = body(&wire::LEAVE_GROUP, request).map_err(parsed)?;
-            decide(Ask::Leave(&ask, client))?;
-        }
-        key if key == wire::CONSUMER_GROUP_HEARTBEAT.key => {
-            let ask = body(&wire::CONSUMER_GROUP_HEARTBEAT, request).map_err(parsed)?;
-            decide(Ask::ConsumerHeartbeat(&ask, client))?;
-        }
-        key if key == wire::OFFSET_COMMIT.key => {
-            let ask: wire::OffsetCommitRequest<'_> = body(&wire::OFFSET_COMMIT, request).map_err(parsed)?;
-            return commit(topics, request.version, &ask, decide);
-        }
-        _ => {
-            let ask: wire::OffsetDeleteRequest<'_> = body(&wire::OFFSET_DELETE, request).map_err(parsed)?;
-            let topics = ask.topics.iter();
-            let topics = topics.map(|topic| (topic.name, topic.partitions.iter().map(|p| p.partition_index).collect()));
-            decide(Ask::DeleteOffsets { group: ask.group_id, topics: topics.collect() })?;
-        }
-    }
-    Ok(Vec::new())
-}
-
-/// Topics and partitions that are not there are refused here, each alone: 3, or 100 by id.
-fn commit(
-    topics: &ImageTopics,
-    version: i16,
-    ask: &wire::OffsetCommitRequest<'_>,
-    decide: &mut Decide<'_>,
-) -> Result<Vec<(usize, ErrorCode)>, Return> {
-    let (mut refused, mut names, mut place) = (Vec::new(), Vec::new(), 0);
-    for topic in &ask.topics {
-        let found = match version {
-            10.. => topics.by_id(topic.topic_id).map(|(name, count)| (name, topic.topic_id, count)),
-            _ => topics.by_name(topic.name).map(|(id, count)| (Arc::from(topic.name), id, count)),
-        };
-        let missing = if version >= 10 { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
-        for partition in &topic.partitions {
-            match &found {
-                None => refused.push((place, missing)),
-                Some((.., count)) if u32::try_from(partition.partition_index.0).is_ok_and(|index| index < *count) => {}
-                Some(_) => refused.push((place, ErrorCode::UnknownTopicOrPartition)),
-            }
-            place += 1;
-        }
-        names.push(found);
-    }
-    let mut offsets = Vec::with_capacity(place - refused.len());
-    let (mut place, mut next_refused) = (0, refused.iter().peekable());
-    for (topic, found) in ask.topics.iter().zip(&names) {
-        for partition in &topic.partitions {
-            let skip = next_refused.next_if(|(at, _)| *at == place).is_some();
-            place += 1;
-            if let Some((name, id, _)) = found.as_ref().filter(|_| !skip) {
-                offsets.push(CommitOffset {
-                    topic: name,
-                    id: *id,
-                    partition: partition.partition_index,
-                    offset: partition.committed_offset,
-                    leader_epoch: partition.committed_leader_epoch,
-                    metadata: partition.committed_metadata.unwrap_or_default(),
-                });
-            }
-        }
-    }
-    decide(ringmain_group::Request::Commit(CommitOffsets {
-        group: ask.group_id,
-        member: ask.member_id,
-        instance: ask.group_instance_id,
-        generation_or_epoch: ask.generation_id_or_member_epoch,
-        retention_ms: ask.retention_time_ms,
-        offsets,
-    }))?;
-    Ok(refused)
-}
-
-/// Puts the codes of what was refused here between those of what was decided.
-fn with_refused(reply: Reply, refused: &[(usize, ErrorCode)]) -> Reply {
-    let Reply::Committed(Ok(mut codes)) = reply else { return reply };
-    for (place, code) in refused {
-        codes.insert((*place).min(codes.len()), *code);
-    }
-    Reply::Committed(Ok(codes))
-}
-
-fn fetch_of<'a>(fetch: &'a FetchGroup) -> FetchOffsets<'a> {
-    let topic = |(name, id, partitions): &'a (String, TopicId, Vec<PartitionIndex>)| FetchTopic {
-        name,
-        id: *id,
-        partitions: partitions.clone().into(),
-    };
-    FetchOffsets {
-        group: &fetch.group,
-        member: fetch.member.as_deref(),
-        member_epoch: fetch.member_epoch,
-        topics: fetch.topics.as_ref().map(|topics| topics.iter().map(topic).collect()),
-    }
-}
-
 /// Every record of whole batches; what transactions mark is theirs.
 fn load(
     runtime: &mut Runtime<GroupCoordinator>,
@@ -746,68 +600,6 @@ fn load(
     }
     runtime.skip_to(slices.next);
     Ok(())
-}
-
-fn group_config(properties: &BrokerConfig, limits: &Limits) -> GroupConfig {
-    fn number<T: std::str::FromStr>(properties: &BrokerConfig, name: &str, otherwise: T) -> T {
-        properties.value(name).parse().unwrap_or(otherwise)
-    }
-    let defaults = GroupConfig::default();
-    let assignors: Vec<Assignor> = properties
-        .value("group.consumer.assignors")
-        .split(',')
-        .filter_map(|name| Assignor::parse(name.trim()))
-        .collect();
-    let control = limits.memory_bytes[Account::Control as usize];
-    let share = |parts: u64| u32::try_from(control / parts).unwrap_or(u32::MAX);
-    GroupConfig {
-        min_session_timeout_ms: number(properties, "group.min.session.timeout.ms", defaults.min_session_timeout_ms),
-        max_session_timeout_ms: number(properties, "group.max.session.timeout.ms", defaults.max_session_timeout_ms),
-        initial_rebalance_delay_ms: number(
-            properties,
-            "group.initial.rebalance.delay.ms",
-            defaults.initial_rebalance_delay_ms,
-        ),
-        max_size: number(properties, "group.max.size", defaults.max_size),
-        offset_metadata_max_bytes: number(properties, "offset.metadata.max.bytes", defaults.offset_metadata_max_bytes),
-        offsets_retention_ms: number(properties, "offsets.retention.minutes", 10_080i64).saturating_mul(60_000),
-        offsets_retention_check_ms: number(
-            properties,
-            "offsets.retention.check.interval.ms",
-            defaults.offsets_retention_check_ms,
-        ),
-        consumer_session_timeout_ms: number(
-            properties,
-            "group.consumer.session.timeout.ms",
-            defaults.consumer_session_timeout_ms,
-        ),
-        consumer_heartbeat_interval_ms: number(
-            properties,
-            "group.consumer.heartbeat.interval.ms",
-            defaults.consumer_heartbeat_interval_ms,
-        ),
-        consumer_max_size: number(properties, "group.consumer.max.size", defaults.consumer_max_size),
-        consumer_assignment_interval_ms: number(
-            properties,
-            "group.consumer.assignment.interval.ms",
-            defaults.consumer_assignment_interval_ms,
-        ),
-        consumer_regex_refresh_ms: defaults.consumer_regex_refresh_ms,
-        consumer_assignors: if assignors.is_empty() { defaults.consumer_assignors } else { assignors },
-        migration: Migration::parse(properties.value("group.consumer.migration.policy")).unwrap_or(defaults.migration),
-        limits: GroupLimits {
-            groups_max: limits.groups_max,
-            members_max: limits.group_members_max,
-            offsets_max: limits.group_offsets_max,
-            state_bytes_max: limits.group_state_bytes_max,
-            expired_max: limits.group_expired_max,
-            targets_max: limits.group_targets_max,
-            // A generation is one batch, which must have room in memory more than once.
-            group_bytes_max: share(4).min(16 << 20),
-            member_bytes_max: share(8).min(1 << 20),
-            ..defaults.limits
-        },
-    }
 }
 
 /// SplitMix64's finalizer.

@@ -10,6 +10,8 @@ mod dispatch;
 mod fair;
 mod fetch;
 mod fetch_session;
+mod group_request;
+mod group_settings;
 mod groups;
 mod jobs;
 mod logs;

@@ -88,12 +88,16 @@ pub struct Limits {
     pub group_answers_max: u32,
     /// Groups whose time is up that one coordinator looks after in one turn.
     pub group_expired_max: u32,
+    /// Committed offsets that one coordinator takes away in one turn (expired, or of a group that is deleted): a microsecond each.
+    pub group_removed_max: u32,
     /// Members of one KIP-848 group whose target is written in one turn: a few microseconds each.
     pub group_targets_max: u32,
     /// Groups with configs of their own: every change of the image copies a pointer for each.
     pub group_configs_max: u32,
     /// Decisions of one coordinator that wait for room in the log; past it requests are told to come again.
     pub coordinator_backlog_max: u32,
+    /// The same in bytes.
+    pub coordinator_backlog_bytes_max: u64,
     /// Topics and partitions of the cluster.
     pub topics_max: u32,
     /// Topics that are remembered as removed: what a killed life had no time to remove is among its last. 16 bytes each, copied with the
@@ -176,9 +180,11 @@ impl Limits {
             group_asks_max: 32,
             group_answers_max: 64,
             group_expired_max: 64,
+            group_removed_max: 1000,
             group_targets_max: 100,
             group_configs_max: 10_000,
             coordinator_backlog_max: 10_000,
+            coordinator_backlog_bytes_max: part(5),
             topics_max: 100_000,
             removed_topics_max: 16_384,
             auto_create_topics_max: 1000,
@@ -243,9 +249,11 @@ impl Limits {
             group_asks_max: 2,
             group_answers_max: 2,
             group_expired_max: 2,
+            group_removed_max: 2,
             group_targets_max: 2,
             group_configs_max: 4,
             coordinator_backlog_max: 16,
+            coordinator_backlog_bytes_max: 128 << 10,
             topics_max: 64,
             removed_topics_max: 64,
             auto_create_topics_max: 8,

@@ -6,8 +6,9 @@ use ringmain_coordinator::Waiter;
 use ringmain_types::*;
 use ringmain_wire::JoinGroupRequest;
 
-use super::member::{Member, Protocols, protocol_bytes};
+use super::member::Member;
 use super::{ClassicGroup, Phase, Turn, refused};
+use crate::record::{Protocols, asked_protocol_bytes, protocol_bytes};
 use crate::{Client, JoinReply, Reply};
 
 /// How long a new member may wait for its first generation: its client may have gone, and no heartbeat says so.
@@ -30,15 +31,15 @@ impl ClassicGroup {
         client: &Client,
     ) -> Result<(), JoinReply> {
         let id = ask.member_id;
-        let protocols: Protocols =
-            ask.protocols.iter().map(|protocol| (protocol.name.into(), protocol.metadata.into())).collect();
-        if !self.has_room(turn, ask, &protocols) {
+        if !self.has_room(turn, ask, client) {
             if self.members.contains_key(id) {
                 self.remove(turn, id);
                 self.rebalance(turn);
             }
             return Err(refused(ErrorCode::GroupMaxSizeReached, ""));
         }
+        let protocols: Protocols =
+            ask.protocols.iter().map(|protocol| (protocol.name.into(), protocol.metadata.into())).collect();
         if !self.supports(ask.protocol_type, &protocols) {
             return Err(refused(ErrorCode::InconsistentGroupProtocol, id));
         }
@@ -49,7 +50,7 @@ impl ClassicGroup {
             if ask.group_instance_id.is_some() {
                 return Err(refused(ErrorCode::UnknownMemberId, id));
             }
-            self.pending.remove(id);
+            self.take_pending(id);
             self.add(turn, waiter, Member::new(id.into(), ask, client, protocols), ask.protocol_type);
             return Ok(());
         }
@@ -58,11 +59,21 @@ impl ClassicGroup {
     }
 
     /// As on Kafka, an empty group takes anybody, and one that rebalances counts those who came back.
-    fn has_room(&self, turn: &Turn, ask: &JoinGroupRequest, protocols: &Protocols) -> bool {
+    fn has_room(&self, turn: &Turn, ask: &JoinGroupRequest, client: &Client) -> bool {
         let limits = &turn.config.limits;
         let member = self.members.get(ask.member_id);
-        let before = member.map_or(0, |member| protocol_bytes(&member.protocols));
-        let (others, bytes) = (self.protocol_bytes - before, protocol_bytes(protocols));
+        let before = member.map_or(0, Member::bytes);
+        let others = self.said_bytes - before;
+        let bytes = match member {
+            // Only its protocols change.
+            Some(member) => before - protocol_bytes(&member.protocols) + asked_protocol_bytes(ask),
+            None => {
+                let instance = ask.group_instance_id.map_or(0, str::len);
+                let id = instance.max(client.id.len()) + UUID_BYTES;
+                let names = id.max(ask.member_id.len()) + instance + client.id.len() + client.host.len();
+                names + asked_protocol_bytes(ask)
+            }
+        };
         let grows = member.is_none() || bytes > before;
         let bounded = !(turn.full && grows)
             && bytes <= limits.member_bytes_max as usize
@@ -99,8 +110,7 @@ impl ClassicGroup {
             // KIP-394: an id first, so that a client that gives up waiting leaves no member behind.
             if client.version >= 4 {
                 let until = turn.now.mono.plus_ms(ask.session_timeout_ms.max(0) as u64);
-                self.soonest = self.soonest.min(until);
-                self.pending.insert(id.clone(), until);
+                self.expect(id.clone(), until);
                 return Err(refused(ErrorCode::MemberIdRequired, &id));
             }
             self.add(turn, waiter, Member::new(id, ask, client, protocols), ask.protocol_type);
@@ -241,6 +251,9 @@ impl ClassicGroup {
         if self.members.contains_key(id) { Ok(()) } else { Err(ErrorCode::UnknownMemberId) }
     }
 }
+
+/// With the hyphen before it.
+const UUID_BYTES: usize = 37;
 
 /// Of version 4, as Kafka's.
 pub(crate) fn uuid(random: u128) -> String {

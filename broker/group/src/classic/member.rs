@@ -7,10 +7,7 @@ use ringmain_types::*;
 use ringmain_wire::JoinGroupRequest;
 
 use crate::Client;
-use crate::record::GenerationMember;
-
-/// Name and metadata of each, by falling preference.
-pub(super) type Protocols = Vec<(Arc<str>, Arc<[u8]>)>;
+use crate::record::{GenerationMember, Protocols, protocol_bytes};
 
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -100,6 +97,12 @@ impl Member {
         (self.new || !waits).then_some(self.until)
     }
 
+    /// All that it says of itself, in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let instance = self.instance.as_deref().map_or(0, str::len);
+        self.id.len() + instance + self.client_id.len() + self.client_host.len() + protocol_bytes(&self.protocols)
+    }
+
     pub(super) fn record(&self, protocol: &str) -> GenerationMember {
         GenerationMember {
             id: self.id.clone(),
@@ -112,8 +115,4 @@ impl Member {
             assignment: self.assignment.clone(),
         }
     }
-}
-
-pub(super) fn protocol_bytes(protocols: &Protocols) -> usize {
-    protocols.iter().map(|(name, metadata)| name.len() + metadata.len()).sum()
 }

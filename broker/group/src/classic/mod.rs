@@ -27,10 +27,11 @@ use crate::record::{ClassicProtocol, Generation, MemberMetadata, Record};
 use crate::{DescribedMember, GroupConfig, JoinReply, Joined, JoinedMember, Reply};
 
 pub(crate) use join::uuid;
-use member::{Member, protocol_bytes};
+use member::Member;
 
-/// What a member takes besides its protocols and assignment: ids, names, places in maps.
+/// What a member takes besides what it says and has: its places in maps. And an id that was handed out.
 const MEMBER_BYTES: usize = 800;
+const PENDING_BYTES: usize = 200;
 
 /// What one decision about one group needs and leaves behind.
 pub(crate) struct Turn<'a> {
@@ -80,8 +81,9 @@ pub(crate) struct ClassicGroup {
     known: BTreeMap<Arc<str>, usize>,
     /// Members whose join waits.
     joining: usize,
-    /// Of all members' protocols.
-    protocol_bytes: usize,
+    /// Of all that members say of themselves, and of the ids that were handed out.
+    said_bytes: usize,
+    pending_bytes: usize,
     /// Of the generation's assignments.
     assigned_bytes: usize,
     /// No session of a member and no id that was handed out ends before; looked up again when it is over. A group of a thousand members
@@ -105,7 +107,8 @@ impl Default for ClassicGroup {
             statics: BTreeMap::new(),
             known: BTreeMap::new(),
             joining: 0,
-            protocol_bytes: 0,
+            said_bytes: 0,
+            pending_bytes: 0,
             assigned_bytes: 0,
             soonest: Instant(u64::MAX),
             sync_until: None,
@@ -221,7 +224,7 @@ impl ClassicGroup {
             self.statics.insert(instance.clone(), member.id.clone());
         }
         self.joining += usize::from(member.joining.is_some());
-        self.protocol_bytes += protocol_bytes(&member.protocols);
+        self.said_bytes += member.bytes();
         self.soonest = self.soonest.min(member.until);
         let before = self.members.insert(member.id.clone(), member);
         assert!(before.is_none());
@@ -241,8 +244,23 @@ impl ClassicGroup {
             self.statics.remove(instance);
         }
         self.joining -= usize::from(member.joining.is_some());
-        self.protocol_bytes -= protocol_bytes(&member.protocols);
+        self.said_bytes -= member.bytes();
         Some(member)
+    }
+
+    /// Hands an id out (KIP-394).
+    fn expect(&mut self, id: Arc<str>, until: Instant) {
+        self.soonest = self.soonest.min(until);
+        self.pending_bytes += PENDING_BYTES + id.len();
+        let before = self.pending.insert(id, until);
+        assert!(before.is_none(), "an id is random");
+    }
+
+    /// Whether this id was handed out; it is not from now on.
+    fn take_pending(&mut self, id: &str) -> bool {
+        let found = self.pending.remove(id).is_some();
+        self.pending_bytes -= if found { PENDING_BYTES + id.len() } else { 0 };
+        found
     }
 
     pub(crate) fn state(&self) -> State {
@@ -260,8 +278,9 @@ impl ClassicGroup {
 
     /// About what it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        let members = self.members.len() + self.pending.len();
-        members * MEMBER_BYTES + self.protocol_bytes + self.assigned_bytes
+        let names = [&self.protocol_type, &self.protocol].into_iter().flatten().map(|name| name.len()).sum::<usize>();
+        let members = self.members.len() * MEMBER_BYTES + self.said_bytes + self.assigned_bytes;
+        names + members + self.pending_bytes
     }
 
     /// -1 or 0 before the first.

@@ -61,8 +61,9 @@ impl ClassicGroup {
         let bytes: usize = ask.assignments.iter().map(|assignment| assignment.assignment.len()).sum();
         let max = match turn.full {
             true => self.members.len() * FULL_ASSIGNMENT_BYTES,
-            false => turn.config.limits.group_bytes_max as usize,
+            false => usize::MAX,
         };
+        let max = max.min(turn.config.limits.group_bytes_max as usize);
         if bytes > max {
             self.fail_syncs(turn, ErrorCode::RecordListTooLarge);
             return self.rebalance(turn);
@@ -142,7 +143,7 @@ impl ClassicGroup {
             },
             _ => id.into(),
         };
-        if self.pending.remove(&id).is_some() {
+        if self.take_pending(&id) {
             *changed |= matches!(self.phase, Phase::Preparing { .. });
             return ErrorCode::None;
         }
@@ -185,9 +186,12 @@ impl ClassicGroup {
     pub(crate) fn expire(&mut self, turn: &mut Turn) {
         let now = turn.now.mono;
         let mut changed = false;
-        let pending = self.pending.len();
-        self.pending.retain(|_, until| *until > now);
-        changed |= pending != self.pending.len() && matches!(self.phase, Phase::Preparing { .. });
+        let lapsed = self.pending.iter().filter(|(_, until)| **until <= now);
+        let lapsed: Vec<Arc<str>> = lapsed.map(|(id, _)| id.clone()).collect();
+        for id in lapsed {
+            self.take_pending(&id);
+            changed |= matches!(self.phase, Phase::Preparing { .. });
+        }
         let lost = self.members.values().filter(|member| member.expires().is_some_and(|until| until <= now));
         let mut lost: Vec<Arc<str>> = lost.map(|member| member.id.clone()).collect();
         if self.sync_until.is_some_and(|until| until <= now) {

@@ -13,10 +13,12 @@ use ringmain_wire::{
     SyncGroupRequest, decode_embedded, encode_value,
 };
 
+use super::heartbeat::is_within;
 use super::{ConsumerGroup, ConsumerMember, NEVER};
 use crate::classic::{Turn, uuid};
 use crate::record::{
-    Assignment, ClassicProtocol, CurrentAssignment, Generation, GenerationMember, MemberMetadata, MemberState, Record,
+    Assignment, ClassicProtocol, CurrentAssignment, Generation, GenerationMember, MemberMetadata, MemberState,
+    Protocols, Record, asked_protocol_bytes, protocol_bytes,
 };
 use crate::{Client, JoinReply, Joined, LeftMember, SyncReply, Topics};
 
@@ -88,6 +90,15 @@ impl ConsumerGroup {
         let spoken: Option<Vec<&ClassicProtocol>> =
             self.members.values().map(|member| member.meta.classic.as_ref()).collect();
         let spoken: Vec<ClassicProtocol> = spoken?.into_iter().cloned().collect();
+        let named = |(id, member): (&Arc<str>, &ConsumerMember)| {
+            let instance = member.meta.instance.as_deref().map_or(0, str::len);
+            id.len() + instance + member.meta.client_id.len() + member.meta.client_host.len()
+        };
+        let said = spoken.iter().map(|classic| protocol_bytes(&classic.protocols)).sum::<usize>();
+        // No more than may join one.
+        if said + self.members.iter().map(named).sum::<usize>() > turn.config.limits.group_bytes_max as usize {
+            return None;
+        }
         let first = &self.members.values().next()?.meta.classic.as_ref()?.protocols;
         let knows =
             |classic: &ClassicProtocol, name: &Arc<str>| classic.protocols.iter().any(|(known, _)| known == name);
@@ -121,12 +132,11 @@ impl ConsumerGroup {
         client: &Client,
     ) -> JoinReply {
         let refuse = |code, id: &str| -> JoinReply { Err((code, id.into())) };
-        let protocols: Vec<(Arc<str>, Arc<[u8]>)> =
-            ask.protocols.iter().map(|protocol| (protocol.name.into(), protocol.metadata.into())).collect();
-        let bytes: usize = protocols.iter().map(|(name, metadata)| name.len() + metadata.len()).sum();
-        if bytes > turn.config.limits.member_bytes_max as usize {
+        if asked_protocol_bytes(ask) > turn.config.limits.member_bytes_max as usize {
             return refuse(ErrorCode::GroupMaxSizeReached, ask.member_id);
         }
+        let protocols: Protocols =
+            ask.protocols.iter().map(|protocol| (protocol.name.into(), protocol.metadata.into())).collect();
         let classic = ClassicProtocol { session_timeout_ms: ask.session_timeout_ms, protocols };
         let meta = MemberMetadata {
             instance: ask.group_instance_id.map(Into::into),
@@ -146,6 +156,9 @@ impl ConsumerGroup {
             return refuse(ErrorCode::InconsistentGroupProtocol, ask.member_id);
         };
         let meta = MemberMetadata { classic: Some(classic), ..meta };
+        if !is_within(turn, &ask.member_id.into(), &meta, turn.config.limits.batch_bytes_max as usize / 2) {
+            return refuse(ErrorCode::GroupMaxSizeReached, ask.member_id);
+        }
         let id: Arc<str> = match ask.member_id {
             "" => format!("{}-{}", ask.group_instance_id.unwrap_or(client.id), uuid(client.random)).into(),
             id => id.into(),

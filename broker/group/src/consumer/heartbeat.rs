@@ -117,12 +117,14 @@ impl ConsumerGroup {
                 .map(|topic| (topic.topic_id, topic.partitions.iter().map(|index| index.0).collect()))
                 .collect::<Assignment>()
         });
+        self.check_pattern(turn, topics, ask)?;
         let joins = ask.member_epoch == 0;
         let changed = if joins {
             self.enter(turn, &id, ask, client)?
         } else {
             self.check_epoch(&id, ask, owned.as_ref())?;
             let meta = self.meta(&id, ask, client);
+            self.check_bytes(turn, &id, &meta)?;
             if turn.full && self.members.get(&id).is_some_and(|member| meta.bytes() > member.meta.bytes()) {
                 let text = "This coordinator has no memory left for a larger subscription.".to_owned();
                 return Err((ErrorCode::GroupMaxSizeReached, text));
@@ -161,6 +163,7 @@ impl ConsumerGroup {
     /// A member joins, for the first time or again. Whether the group has to be assigned anew.
     fn enter(&mut self, turn: &mut Turn, id: &Arc<str>, ask: &Ask, client: &Client) -> Result<bool, Refusal> {
         let meta = self.meta(id, ask, client);
+        self.check_bytes(turn, id, &meta)?;
         let before = ask.instance_id.and_then(|instance| self.statics.get(instance).cloned());
         if let Some(old) = before
             && old != *id
@@ -220,6 +223,16 @@ impl ConsumerGroup {
             meta.regex = Some(pattern.into()).filter(|_| !pattern.is_empty());
         }
         meta
+    }
+
+    /// 42: what the member says of itself, with the epoch that it makes, must be one batch.
+    fn check_bytes(&self, turn: &Turn, id: &Arc<str>, meta: &MemberMetadata) -> Result<(), Refusal> {
+        let bytes_max = turn.config.limits.batch_bytes_max as usize / 2;
+        if self.members.get(id).is_some_and(|member| member.meta == *meta) || is_within(turn, id, meta, bytes_max) {
+            return Ok(());
+        }
+        let text = format!("What member {id} says of itself takes more than {bytes_max} bytes.");
+        Err((ErrorCode::InvalidRequest, text))
     }
 
     /// Whether the group has to be assigned anew.
@@ -301,6 +314,14 @@ impl ConsumerGroup {
         }
         Ok(Heartbeat { member: id, epoch: ask.member_epoch, interval_ms: 0, assignment: None })
     }
+}
+
+/// Whether the member's record takes no more than this.
+pub(super) fn is_within(turn: &Turn, id: &Arc<str>, meta: &MemberMetadata, bytes_max: usize) -> bool {
+    // In memory it takes more than in its record, but for the key.
+    let memory = meta.bytes() + turn.group.len() + id.len();
+    let record = || Record::Member { group: turn.group.clone(), member: id.clone(), value: Some(meta.clone()) };
+    memory <= bytes_max || record().bytes() <= bytes_max
 }
 
 /// Whether the same would be assigned.

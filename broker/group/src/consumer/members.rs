@@ -9,14 +9,21 @@ use crate::Topics;
 use crate::classic::Turn;
 use crate::record::{CurrentAssignment, MemberMetadata, MemberState, Record};
 
+/// Tombstones of one member, and what each takes besides its ids, at the most.
+const TAKE_OUT_RECORDS: usize = 3;
+const TAKE_OUT_BYTES: usize = 48;
+
 impl ConsumerGroup {
     /// Takes members out: what they had is free at once, and the rest is assigned anew. When that was all of them, the next one to come
     /// waits for no interval: there is nobody to be assigned together with.
     pub(crate) fn remove(&mut self, turn: &mut Turn, topics: &dyn Topics, ids: &[Arc<str>]) {
-        for id in ids {
-            self.take_out(turn, id);
-        }
-        if !ids.is_empty() {
+        let mut rest = ids;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(self.batch(turn, rest));
+            rest = later;
+            for id in now {
+                self.take_out(turn, id);
+            }
             self.empty_since = Some(turn.now.wall);
             self.refresh_regexes(turn, topics);
             self.advance_epoch(turn, topics, true);
@@ -24,10 +31,23 @@ impl ConsumerGroup {
                 let value = Some((self.epoch, NEVER));
                 self.write(turn, Record::TargetEpoch { group: turn.group.clone(), value });
             }
+            turn.out.cut();
         }
         if self.members.is_empty() {
             self.assigning = None;
         }
+    }
+
+    /// How many of them one batch takes out; one at the least.
+    fn batch(&self, turn: &Turn, ids: &[Arc<str>]) -> usize {
+        let mut left = turn.config.limits.batch_bytes_max as usize / 4;
+        let mut fits = |id: &&Arc<str>| {
+            let bytes = TAKE_OUT_RECORDS * (TAKE_OUT_BYTES + turn.group.len() + id.len());
+            let fits = bytes <= left;
+            left = left.saturating_sub(bytes);
+            fits
+        };
+        ids.iter().take_while(|id| fits(id)).count().max(1)
     }
 
     fn take_out(&mut self, turn: &mut Turn, id: &Arc<str>) {

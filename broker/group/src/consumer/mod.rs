@@ -42,9 +42,10 @@ pub(crate) const LEAVES_STATIC: i32 = -2;
 /// No assignment was made of those who are members now: the first is made at once.
 const NEVER: WallMs = WallMs(0);
 
-/// What a member takes besides what it says and has; a partition that it has, with its place among the owners, or is to have; and a
+/// What a member takes besides its id and what it says and has; an expression likewise; a partition that it has, with its place among the owners, or is to have; and a
 /// topic of a list.
 const MEMBER_BYTES: usize = 1000;
+const REGEX_BYTES: usize = 300;
 const OWNED_BYTES: usize = 100;
 const TARGET_BYTES: usize = 16;
 const TOPIC_BYTES: usize = 60;
@@ -126,10 +127,10 @@ impl ConsumerGroup {
                 if let Some(instance) = &meta.instance {
                     self.statics.insert(instance.clone(), member.clone());
                 }
-                let found = self.members.entry(member.clone()).or_default();
+                self.bytes += meta.bytes();
+                let (_, found) = member_of(&mut self.members, &mut self.bytes, member);
                 self.subscriptions.take(&found.meta);
                 self.subscriptions.add(meta);
-                self.bytes += meta.bytes();
                 self.bytes -= std::mem::replace(&mut found.meta, meta.clone()).bytes();
             }
             Record::Member { member, value: None, .. } => {
@@ -137,7 +138,7 @@ impl ConsumerGroup {
                 let gone = self.members.remove(member);
                 if let Some(gone) = &gone {
                     self.subscriptions.take(&gone.meta);
-                    self.bytes -= gone.meta.bytes() + current_bytes(&gone.current);
+                    self.bytes -= member.len() + gone.meta.bytes() + current_bytes(&gone.current);
                 }
                 if let Some(instance) = gone.and_then(|gone| gone.meta.instance)
                     && self.statics.get(&instance) == Some(member)
@@ -149,12 +150,13 @@ impl ConsumerGroup {
                 (self.assignment_epoch, self.assigned_at) = value.unwrap_or((0, NEVER));
             }
             Record::Target { member, value, .. } => {
-                self.bytes += value.as_ref().map_or(0, assignment_bytes);
+                let bytes = |target: &Assignment| member.len() + assignment_bytes(target);
+                self.bytes += value.as_ref().map_or(0, bytes);
                 let before = match value {
                     Some(target) => self.target.insert(member.clone(), target.clone()),
                     None => self.target.remove(member),
                 };
-                self.bytes -= before.as_ref().map_or(0, assignment_bytes);
+                self.bytes -= before.as_ref().map_or(0, bytes);
             }
             Record::Current { member, value: None, .. } => {
                 self.disown(member);
@@ -165,22 +167,23 @@ impl ConsumerGroup {
             // Compaction may have put the member's own record behind this one.
             Record::Current { member, value: Some(current), .. } => {
                 self.disown(member);
-                let found = self.members.entry(member.clone()).or_default();
                 self.bytes += current_bytes(current);
+                let (id, found) = member_of(&mut self.members, &mut self.bytes, member);
                 self.bytes -= current_bytes(&std::mem::replace(&mut found.current, current.clone()));
                 for (topic, partitions) in found.current.assigned.iter().chain(&found.current.pending_revocation) {
                     for index in partitions.keys() {
-                        self.owners.insert((*topic, *index), member.clone());
+                        self.owners.insert((*topic, *index), id.clone());
                     }
                 }
             }
             Record::Regex { regex, value, .. } => {
-                self.bytes += value.as_ref().map_or(0, |resolved| resolved.topics.len() * TOPIC_BYTES);
+                let bytes = |resolved: &Resolved| REGEX_BYTES + regex.len() + resolved_bytes(resolved);
+                self.bytes += value.as_ref().map_or(0, bytes);
                 let before = match value {
                     Some(resolved) => self.regexes.insert(regex.clone(), resolved.clone()),
                     None => self.regexes.remove(regex),
                 };
-                self.bytes -= before.map_or(0, |resolved| resolved.topics.len() * TOPIC_BYTES);
+                self.bytes -= before.as_ref().map_or(0, bytes);
             }
             Record::GroupEpoch { value: None, .. } | Record::Offset { .. } | Record::Classic { .. } => {}
         }
@@ -367,6 +370,26 @@ impl ConsumerGroup {
         };
         self.members.iter().map(member).collect()
     }
+}
+
+/// The member, made when it is not there, with the id under which it is held: one of a later record would be held beside it.
+fn member_of<'m>(
+    members: &'m mut BTreeMap<Arc<str>, ConsumerMember>,
+    bytes: &mut usize,
+    id: &Arc<str>,
+) -> (Arc<str>, &'m mut ConsumerMember) {
+    let id = match members.get_key_value(id) {
+        Some((id, _)) => id.clone(),
+        None => {
+            *bytes += id.len();
+            id.clone()
+        }
+    };
+    (id.clone(), members.entry(id).or_default())
+}
+
+fn resolved_bytes(resolved: &Resolved) -> usize {
+    resolved.topics.iter().map(|topic| TOPIC_BYTES + topic.len()).sum()
 }
 
 fn current_bytes(current: &CurrentAssignment) -> usize {

@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use regex::RegexBuilder;
+use ringmain_types::*;
+use ringmain_wire::ConsumerGroupHeartbeatRequest;
 
 use super::ConsumerGroup;
+use super::heartbeat::Refusal;
 use crate::Topics;
 use crate::classic::Turn;
 use crate::record::{Record, Resolved};
@@ -14,15 +17,38 @@ use crate::record::{Record, Resolved};
 const REFRESH_MIN_MS: i64 = 10_000;
 
 impl ConsumerGroup {
+    /// 42: what a new expression matches must be a record.
+    pub(super) fn check_pattern(
+        &self,
+        turn: &Turn,
+        topics: &dyn Topics,
+        ask: &ConsumerGroupHeartbeatRequest,
+    ) -> Result<(), Refusal> {
+        let new = |pattern: &&str| !pattern.is_empty() && !self.regexes.contains_key(*pattern);
+        let Some(pattern) = ask.subscribed_topic_regex.filter(new) else { return Ok(()) };
+        let (regex, bytes_max) = (Arc::<str>::from(pattern), bytes_max(turn));
+        match self.resolve(turn, topics, &regex) {
+            Some(record) if record.bytes() > bytes_max => {
+                let text = format!("SubscribedTopicRegex `{pattern}` matches topics of more than {bytes_max} bytes.");
+                Err((ErrorCode::InvalidRequest, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Looks at the topics anew where an expression was never looked at, or topics changed since. True when anything matches
-    /// differently now.
+    /// differently now. What would be more than one batch is left for the next time.
     pub(super) fn refresh_regexes(&mut self, turn: &mut Turn, topics: &dyn Topics) -> bool {
         let used: Vec<Arc<str>> = self.subscriptions.patterns().cloned().collect();
         let mut changed = false;
+        let mut left = bytes_max(turn);
         let has = |regex: &&Arc<str>| self.subscriptions.has_pattern(regex);
         let unused: Vec<Arc<str>> = self.regexes.keys().filter(|regex| !has(regex)).cloned().collect();
         for regex in unused {
-            self.write(turn, Record::Regex { group: turn.group.clone(), regex, value: None });
+            let record = Record::Regex { group: turn.group.clone(), regex, value: None };
+            let Some(rest) = left.checked_sub(record.bytes()) else { break };
+            left = rest;
+            self.write(turn, record);
         }
         if used.is_empty() {
             return false;
@@ -35,25 +61,47 @@ impl ConsumerGroup {
             }
             None => true,
         };
+        let mut all = true;
         for regex in used {
-            let before = self.regexes.get(&regex);
-            if before.is_some() && !due {
+            if self.regexes.contains_key(&regex) && !due {
                 continue;
             }
-            // It was compiled before it was let in.
-            let Ok(pattern) = compile(&regex, turn.config.limits.regex_bytes_max as usize) else { continue };
-            let matched: BTreeSet<Arc<str>> = topics.names().filter(|name| pattern.is_match(name)).collect();
-            if before.is_none_or(|before| before.topics != matched) {
-                changed = true;
-                let value = Some(Resolved { topics: matched, version, at: turn.now.wall });
-                self.write(turn, Record::Regex { group: turn.group.clone(), regex, value });
+            let Some(record) = self.resolve(turn, topics, &regex) else { continue };
+            let bytes = record.bytes();
+            // It grew since it was let in, and keeps what it matched.
+            if bytes > bytes_max(turn) {
+                continue;
             }
+            if bytes > left {
+                all = false;
+                break;
+            }
+            left -= bytes;
+            changed = true;
+            self.write(turn, record);
         }
-        if due {
+        if due && all {
             self.regexes_seen = Some((version, turn.now.wall));
         }
         changed
     }
+
+    /// What it matches now; `None` when that is what it matched before.
+    fn resolve(&self, turn: &Turn, topics: &dyn Topics, regex: &Arc<str>) -> Option<Record> {
+        // It was compiled before it was let in.
+        let pattern = compile(regex, turn.config.limits.regex_bytes_max as usize).ok()?;
+        let matched: BTreeSet<Arc<str>> = topics.names().filter(|name| pattern.is_match(name)).collect();
+        if self.regexes.get(regex).is_some_and(|before| before.topics == matched) {
+            return None;
+        }
+        let value = Some(Resolved { topics: matched, version: topics.version(), at: turn.now.wall });
+        Some(Record::Regex { group: turn.group.clone(), regex: regex.clone(), value })
+    }
+}
+
+/// Of expressions' records in one decision: beside them goes what a member says of itself.
+fn bytes_max(turn: &Turn) -> usize {
+    turn.config.limits.batch_bytes_max as usize / 4
 }
 
 /// Matches whole names. RE2's syntax, as on Kafka, but for its escapes of single bytes.

@@ -115,12 +115,15 @@ impl ConsumerGroup {
     /// Writes so many members' targets, and the target's epoch with the last.
     fn write_targets(&mut self, turn: &mut Turn, most: usize) {
         let Some(mut assigning) = self.assigning.take() else { return };
+        // Who finds the group's epoch above its target's assigns anew, however much of the target it finds.
+        turn.out.cut();
         for _ in 0..most.max(1) {
             let Some((member, target)) = assigning.left.pop_front() else { break };
             // Who has left meanwhile gets nothing; the group has moved on then, and is assigned once more.
             if self.members.contains_key(&member) {
                 assigning.before.insert(member.clone(), self.target.get(&member).cloned().unwrap_or_default());
                 self.write(turn, Record::Target { group: turn.group.clone(), member, value: Some(target) });
+                turn.out.cut();
             }
         }
         if assigning.left.is_empty() {

@@ -39,6 +39,11 @@ pub(crate) fn is_group(api: i16) -> bool {
     apis.iter().any(|spec| spec.key == api)
 }
 
+/// Those that wait for what other members do.
+pub(crate) fn waits(api: i16) -> bool {
+    api == wire::JOIN_GROUP.key || api == wire::SYNC_GROUP.key
+}
+
 /// What to ask, and the partition that answers it; `None` where there is no such topic.
 type Part = (Option<Partition>, GroupAsk);
 
@@ -49,11 +54,7 @@ impl Shard {
             return Ok(());
         }
         let parts = self.group_parts(request)?;
-        let ms = match request.api {
-            key if key == wire::JOIN_GROUP.key || key == wire::SYNC_GROUP.key => PARKED_MS,
-            _ => REQUEST_MS,
-        };
-        let deadline = now.mono.plus_ms(ms);
+        let deadline = now.mono.plus_ms(if waits(request.api) { PARKED_MS } else { REQUEST_MS });
         // Where there is no topic there is no coordinator: clients then look for one, which makes the topic.
         let answers: Vec<Result<Reply, ErrorCode>> = parts
             .iter()

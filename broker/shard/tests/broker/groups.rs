@@ -408,3 +408,106 @@ fn clients_do_not_write_to_the_topic_and_a_new_one_starts_clean() {
     assert_eq!(commit(&mut world, first, "g", &[("orders", 0, 1)]), [ErrorCode::None]);
     assert_eq!(fetch(&mut world, first, "g"), Ok(vec![("orders".to_owned(), 0, 1)]));
 }
+
+/// `count` partitions with this metadata; how many have each code.
+fn commit_large(world: &mut World, connection: ConnectionId, count: i32, metadata: &str) -> Vec<(ErrorCode, usize)> {
+    use wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+    let partition = |index| OffsetCommitRequestPartition {
+        partition_index: PartitionIndex(index),
+        committed_metadata: Some(metadata),
+        ..Default::default()
+    };
+    let topic = OffsetCommitRequestTopic {
+        name: "wide",
+        partitions: (0..count).map(partition).collect::<Vec<_>>().into(),
+        ..Default::default()
+    };
+    let asked = wire::OffsetCommitRequest { group_id: "g", topics: vec![topic].into(), ..Default::default() };
+    let frame = world.ask(connection, &wire::OFFSET_COMMIT, 9, &asked);
+    let reply: wire::OffsetCommitResponse<'_> = decoded(&wire::OFFSET_COMMIT, 9, &frame);
+    let mut codes: Vec<(ErrorCode, usize)> = Vec::new();
+    for code in reply.topics.iter().flat_map(|topic| topic.partitions.iter().map(|p| p.error_code).collect::<Vec<_>>())
+    {
+        match codes.last_mut().filter(|(last, _)| *last == code) {
+            Some((_, count)) => *count += 1,
+            None => codes.push((code, 1)),
+        }
+    }
+    codes
+}
+
+/// A config of the offsets topic.
+fn configure(world: &mut World, connection: ConnectionId, name: &str, value: &str) {
+    use wire::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
+    let config = AlterableConfig { name, config_operation: 0, value: Some(value) };
+    let resource =
+        AlterConfigsResource { resource_type: 2, resource_name: "__consumer_offsets", configs: vec![config].into() };
+    let asked = wire::IncrementalAlterConfigsRequest { resources: vec![resource].into(), ..Default::default() };
+    let frame = world.ask(connection, &wire::INCREMENTAL_ALTER_CONFIGS, 1, &asked);
+    let reply: wire::IncrementalAlterConfigsResponse<'_> = decoded(&wire::INCREMENTAL_ALTER_CONFIGS, 1, &frame);
+    assert_eq!(reply.responses.iter().next().unwrap().error_code, ErrorCode::None);
+}
+
+/// What fits no segment any more is refused, and ends nobody: neither its coordinator nor the group's other commits.
+#[test]
+fn a_decision_that_no_segment_holds_ends_no_coordinator() {
+    let mut limits = limits();
+    limits.segment_bytes_max = 64 << 20;
+    limits.memory_bytes = [8 << 20; ACCOUNTS];
+    limits.frame_bytes_max = 4 << 20;
+    limits.admin_frame_bytes_max = 4 << 20;
+    limits.group_state_bytes_max = 64 << 20;
+    limits.journal_bytes = 8 << 20;
+    let properties = [("offsets.topic.num.partitions", "1"), ("offset.metadata.max.bytes", "32000")];
+    let mut world = World::with(2, limits, &properties);
+    let connection = world.connect(0);
+    world.create_topic(connection, "wide", 50, &[]);
+    find(&mut world, connection, "g");
+    let metadata = "m".repeat(30_000);
+    let too_large = [(ErrorCode::InvalidCommitOffsetSize, 50)];
+    assert_eq!(commit_large(&mut world, connection, 50, &metadata), too_large, "more than max.message.bytes");
+    configure(&mut world, connection, "max.message.bytes", "4194304");
+    assert_eq!(commit_large(&mut world, connection, 50, &metadata), [(ErrorCode::None, 50)], "in one batch of 1.5 MB");
+    configure(&mut world, connection, "segment.bytes", "1048576");
+    // It was loaded when segments were larger.
+    assert_eq!(commit_large(&mut world, connection, 50, &metadata), [(ErrorCode::NotCoordinator, 50)]);
+    world.advance_ms(50);
+    assert_eq!(commit_large(&mut world, connection, 50, &metadata), too_large);
+    assert_eq!(commit_large(&mut world, connection, 30, &metadata), [(ErrorCode::None, 30)]);
+    assert_eq!(fetch(&mut world, connection, "g").map(|offsets| offsets.len()), Ok(50));
+}
+
+/// Whatever waits for the log is bounded in bytes too: more is told to come again, and does.
+#[test]
+fn a_coordinator_whose_log_is_behind_decides_nothing_more() {
+    let mut limits = limits();
+    limits.coordinator_backlog_bytes_max = 1;
+    let properties = [("offsets.topic.num.partitions", "1")];
+    let mut world = World::with(1, limits, &properties);
+    let connections = [world.connect(0), world.connect(0)];
+    world.create_topic(connections[0], "orders", 3, &[]);
+    find(&mut world, connections[0], "g");
+    let asked = wire::OffsetCommitRequest {
+        group_id: "g",
+        topics: vec![wire::offset_commit::OffsetCommitRequestTopic {
+            name: "orders",
+            partitions: vec![Default::default()].into(),
+            ..Default::default()
+        }]
+        .into(),
+        ..Default::default()
+    };
+    for connection in connections {
+        let parts = wire::encode_request(&wire::OFFSET_COMMIT, 9, 1, Some("test"), &asked);
+        world.send_bytes(connection, parts.concat());
+    }
+    world.run();
+    let code = |world: &mut World, connection| {
+        let frame = world.frame(connection).unwrap();
+        let reply: wire::OffsetCommitResponse<'_> = decoded(&wire::OFFSET_COMMIT, 9, &frame);
+        reply.topics.iter().next().unwrap().partitions.iter().next().unwrap().error_code
+    };
+    let codes = connections.map(|connection| code(&mut world, connection));
+    assert_eq!(codes, [ErrorCode::None, ErrorCode::CoordinatorLoadInProgress]);
+    assert_eq!(commit(&mut world, connections[1], "g", &[("orders", 0, 5)]), [ErrorCode::None]);
+}
