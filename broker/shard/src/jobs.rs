@@ -1,5 +1,6 @@
 //! Requests under way on the shard that their connection lives on.
 
+use ringmain_buffer::Buf;
 use ringmain_group::Reply;
 use ringmain_log::{Found, ProducerView};
 use ringmain_session::{ReplySlot, Request};
@@ -60,6 +61,12 @@ pub(crate) enum Work {
     Control(Request),
     /// Metadata that waits for these topics to be made.
     AutoCreate(Request, Vec<String>),
+}
+
+/// A request as long as its answer: who waits for hours keeps no frame.
+pub(crate) fn without_frame(request: &Request) -> Request {
+    let nothing = || Buf::from_vec(Vec::new());
+    Request { client_id: nothing(), frame: nothing(), body: 0, ..request.clone() }
 }
 
 /// A request about groups. Each part is a group's, but for ListGroups, where it is a coordinator's.

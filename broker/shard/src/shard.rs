@@ -270,6 +270,11 @@ impl Shard {
         }
     }
 
+    /// What is taken of an account, in bytes: for tests, and the simulator's checkers.
+    pub fn memory_used(&self, account: Account) -> u64 {
+        self.pool.used(account)
+    }
+
     /// For checks: see `Store::ring_room`.
     pub fn ring_room(&self, known: u64) -> Option<(u64, bool)> {
         self.store.ring_room(known)

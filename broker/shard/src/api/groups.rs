@@ -10,7 +10,7 @@ use ringmain_wire as wire;
 use super::group_replies;
 use super::{body, too_large};
 use crate::dispatch::REQUEST_MS;
-use crate::jobs::{GroupJob, ReplyTo, Waiter, Work};
+use crate::jobs::{GroupJob, ReplyTo, Waiter, Work, without_frame};
 use crate::mesh::{Call, FetchGroup, GroupAsk};
 use crate::{Effects, Shard};
 
@@ -64,7 +64,9 @@ impl Shard {
             })
             .collect();
         let waiting = parts.iter().filter(|(partition, _)| partition.is_some()).count() as u32;
-        let job = GroupJob { request: request.clone(), answers, waiting };
+        // What a member said the coordinator has taken out when it lets it wait.
+        let kept = if waits(request.api) { without_frame(request) } else { request.clone() };
+        let job = GroupJob { request: kept, answers, waiting };
         let key = self.add_job(ReplyTo::new(now, request), Work::Groups(job), deadline);
         if waiting == 0 {
             self.finish_job(now, key, out);

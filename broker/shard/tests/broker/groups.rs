@@ -409,6 +409,65 @@ fn clients_do_not_write_to_the_topic_and_a_new_one_starts_clean() {
     assert_eq!(fetch(&mut world, first, "g"), Ok(vec![("orders".to_owned(), 0, 1)]));
 }
 
+/// One generation for a thousand members is as long as the slowest of them: what they sent is not kept for so long.
+#[test]
+fn who_waits_for_others_keeps_no_frame() {
+    let mut limits = limits();
+    limits.segment_bytes_max = 4 << 20;
+    let mut world = World::with(2, limits, &[("offsets.topic.num.partitions", "5")]);
+    let connections: Vec<ConnectionId> = (0..12).map(|nth| world.connect(nth % 2)).collect();
+    find(&mut world, connections[0], "g");
+    let before = world.memory_used(Account::Receive);
+    let metadata = vec![7; 12 << 10];
+    for connection in &connections {
+        let protocol = wire::join_group::JoinGroupRequestProtocol { name: "range", metadata: &metadata };
+        let asked = wire::JoinGroupRequest {
+            group_id: "g",
+            session_timeout_ms: 10_000,
+            rebalance_timeout_ms: 60_000,
+            protocol_type: "consumer",
+            protocols: vec![protocol].into(),
+            ..Default::default()
+        };
+        world.send(*connection, &wire::JOIN_GROUP, 3, &asked);
+        let answered = world.frame(*connection);
+        let code =
+            answered.map(|frame| decoded::<wire::JoinGroupResponse<'_>>(&wire::JOIN_GROUP, 3, &frame).error_code);
+        assert_eq!(code, None, "it waits for the end of the delay");
+    }
+    world.run();
+    assert_eq!(world.memory_used(Account::Receive), before);
+    for _ in 0..4 {
+        world.advance_ms(3000);
+    }
+    let mut joined = Vec::new();
+    for connection in &connections {
+        let frame = world.frame(*connection).expect("the generation");
+        let reply: wire::JoinGroupResponse<'_> = decoded(&wire::JOIN_GROUP, 3, &frame);
+        joined.push((reply.error_code, reply.generation_id, reply.member_id.to_owned(), reply.members.len()));
+    }
+    assert!(joined.iter().all(|(code, generation, ..)| (*code, *generation) == (ErrorCode::None, 1)), "{joined:?}");
+    assert_eq!(joined.iter().map(|(.., members)| members).sum::<usize>(), connections.len());
+    // The same for those who wait for what the leader assigns.
+    for (connection, (.., member, members)) in
+        connections.iter().zip(&joined).filter(|(_, (.., members))| *members == 0)
+    {
+        assert_eq!(*members, 0);
+        let given = wire::sync_group::SyncGroupRequestAssignment { member_id: member, assignment: &metadata };
+        let asked = wire::SyncGroupRequest {
+            group_id: "g",
+            generation_id: 1,
+            member_id: member,
+            assignments: vec![given].into(),
+            ..Default::default()
+        };
+        world.send(*connection, &wire::SYNC_GROUP, 3, &asked);
+        assert!(world.frame(*connection).is_none(), "the leader has not assigned");
+    }
+    world.run();
+    assert_eq!(world.memory_used(Account::Receive), before);
+}
+
 /// `count` partitions with this metadata; how many have each code.
 fn commit_large(world: &mut World, connection: ConnectionId, count: i32, metadata: &str) -> Vec<(ErrorCode, usize)> {
     use wire::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};

@@ -266,6 +266,11 @@ impl World {
         self.inboxes[usize::from(connection.shard.0)].received.push_back((connection, bytes));
     }
 
+    /// Of all shards.
+    pub fn memory_used(&self, account: Account) -> u64 {
+        self.shards.iter().map(|shard| shard.memory_used(account)).sum()
+    }
+
     /// Sends a request without waiting for its reply.
     pub fn send<'a, T: Field<'a>>(&mut self, connection: ConnectionId, spec: &ApiSpec, version: i16, body: &T) {
         self.correlation += 1;
