@@ -30,6 +30,9 @@ const ENOTEMPTY: i32 = 39;
 
 type Got = BTreeMap<u32, Result<DiskOk, DiskError>>;
 
+/// A log that takes a whole step of space within this is a fast one.
+const FAST_STEP_NS: u64 = 1_000_000_000;
+
 impl Store {
     pub(crate) fn full_at(&self) -> Option<Instant> {
         self.full.first().map(|(at, _)| *at)
@@ -78,6 +81,7 @@ impl Store {
             s.file == SegmentFile::None && (whole || (s.end > 0 && (early || s.rolled.is_some())))
         });
         self.allocate_ahead(id);
+        self.zero_ahead(pool, id);
         self.seal_rolled(id, pool);
     }
 
@@ -260,7 +264,8 @@ impl Store {
             let rolled = segment.rolled.is_some();
             let must = if rolled { segment.end.next_multiple_of(block) } else { segment.end / block * block };
             let free = segment.allocated - segment.end.min(segment.allocated);
-            let ahead = !rolled && (segment.written_to > 0 && free < segment.allocate_step / 4 || free < reserve);
+            let margin = if segment.fast { segment.allocate_step / 2 } else { segment.allocate_step / 4 };
+            let ahead = !rolled && (segment.written_to > 0 && free < margin || free < reserve);
             if segment.allocated >= must && !ahead {
                 continue;
             }
@@ -283,12 +288,17 @@ impl Store {
     }
 
     pub(crate) fn allocated(&mut self, now: Now, id: LogId, base: Offset, to: u32, error: Option<DiskError>) {
+        let step = self.config.limits.segment_allocate_bytes;
         let Some(log) = self.log_any_mut(id) else { return };
         log.jobs -= 1;
         if let Some(segment) = log.segment_mut(base) {
             segment.allocating = false;
             if error.is_none() {
                 segment.allocated = to;
+                if segment.allocate_step == step {
+                    segment.fast = segment.stepped.is_some_and(|at| now.mono.since(at) < FAST_STEP_NS);
+                    segment.stepped = Some(now.mono);
+                }
             }
         }
         self.dirty.insert(id.slot);
@@ -311,6 +321,7 @@ impl Store {
             let space = s.allocated >= s.end.next_multiple_of(block);
             waits
                 && !s.allocating
+                && s.zeroing.is_none()
                 && s.file_id().is_some()
                 && space
                 && s.undeclared() == 0

@@ -23,6 +23,7 @@ pub(crate) enum Then {
     /// Of a spare, when there was one.
     FileMade(LogId, Offset, FileId, Option<Spare>),
     Allocated(LogId, Offset, u32),
+    Zeroed(LogId, Offset),
     Sealed(LogId, Offset, FileId, u32),
     RecoverListed(LogId),
     RecoverOpened(LogId),

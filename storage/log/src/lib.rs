@@ -36,6 +36,7 @@ pub mod snapshot;
 mod spares;
 mod squeeze;
 mod store;
+mod zeroes;
 
 use std::collections::BTreeSet;
 

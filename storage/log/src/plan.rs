@@ -54,13 +54,13 @@ impl Least {
 
     /// How far a segment's extents are covered by the journal's flush.
     pub fn covered_to(&self, segment: &OpenSegment) -> u32 {
-        if self.covers { segment.overwritten } else { 0 }
+        if self.covers { segment.covered_to() } else { 0 }
     }
 
     /// Of one segment. `hold`: no block may be written now.
     pub fn plan(&self, segment: &OpenSegment, hold: bool, tells: Tells) -> Plan {
         let to = if tells == Tells::Again { segment.declared_to } else { segment.end };
-        let blocks_to = (to / self.block * self.block).min(segment.allocated);
+        let blocks_to = (to / self.block * self.block).min(segment.writable());
         let ready = segment.file_id().is_some() && !hold;
         let sealing = segment.rolled.as_ref().is_some_and(|rolled| rolled.sealing);
         let least = if blocks_to <= self.covered_to(segment) { self.covered } else { self.fresh };
@@ -155,6 +155,31 @@ mod tests {
             let want = Plan { written_to: blocks.unwrap_or(1024), inline_from: blocks.unwrap_or(2000), to: end };
             let plan = least.plan(&segment(end, overwritten), false, Tells::News);
             assert_eq!(plan, want, "{end} {overwritten} {covers}");
+        }
+    }
+
+    #[test]
+    fn zeroes_ahead_cover_who_writes_from_their_begin_on() {
+        let least = Least::new(BLOCK, &limits(), true);
+        let plan = |zeroed, end| {
+            let segment = OpenSegment { zeroed, ..segment(end, 0) };
+            least.plan(&segment, false, Tells::News).written_to
+        };
+        assert_eq!(plan(1024..8192, 2050), 2048);
+        assert_eq!(plan(512..2048, 2050), 2048);
+        assert_eq!(plan(1536..8192, 2050), 1024, "there are fresh extents before them");
+        assert_eq!(plan(512..1536, 2050), 1024, "and behind");
+        let one = OpenSegment { zeroed: 1024..2048, ..segment(4000, 0) };
+        assert_eq!(Least::new(BLOCK, &limits(), true).covered_to(&one), 2048);
+        assert_eq!(Least::new(BLOCK, &limits(), false).covered_to(&one), 0);
+    }
+
+    #[test]
+    fn nothing_is_written_where_zeroes_are_under_way() {
+        for least in [Least::new(BLOCK, &limits(), true), Least::none(BLOCK)] {
+            let segment = OpenSegment { zeroing: Some(3072..4096), zeroed: 1024..3072, ..segment(5000, 0) };
+            let want = Plan { written_to: 3072, inline_from: 3072, to: 5000 };
+            assert_eq!(least.plan(&segment, false, Tells::News), want);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A segment while it takes batches or is not sealed yet, and afterwards.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ringmain_batch::{BatchHeader, HEADER_BYTES};
 use ringmain_buffer::{Buf, Pool, Refused};
@@ -59,6 +60,15 @@ pub(crate) struct OpenSegment {
     /// From the file's begin: extents that were written and flushed before this segment had the file. Writes below it need no flush
     /// of their own where the journal's covers them; 0 when nobody saw it.
     pub overwritten: u32,
+    /// As `overwritten`, of zeroes that were written ahead of the log's end: covered for who writes from its begin on.
+    pub zeroed: Range<u32>,
+    /// Being zeroed: nothing may be written at or behind its begin until it is.
+    pub zeroing: Option<Range<u32>>,
+    /// The log came to what was being zeroed: the disk has no time for more.
+    pub outran: bool,
+    /// The last reservation of a whole step, and whether it came within a second of the one before.
+    pub stepped: Option<Instant>,
+    pub fast: bool,
     /// Bytes of the file that space is reserved for.
     pub allocated: u32,
     pub allocating: bool,
@@ -89,6 +99,11 @@ impl OpenSegment {
             index_written: Default::default(),
             file: SegmentFile::None,
             overwritten: 0,
+            zeroed: 0..0,
+            zeroing: None,
+            outran: false,
+            stepped: None,
+            fast: false,
             allocated: 0,
             allocating: false,
             allocate_step: 0,
@@ -172,6 +187,17 @@ impl OpenSegment {
             SegmentFile::Ready(file) => Some(file),
             SegmentFile::None | SegmentFile::Making => None,
         }
+    }
+
+    /// How far blocks may be written now.
+    pub fn writable(&self) -> u32 {
+        self.zeroing.as_ref().map_or(self.allocated, |zeroing| zeroing.start.min(self.allocated))
+    }
+
+    /// How far blocks from `written_to` on go into extents that were written and flushed before.
+    pub fn covered_to(&self) -> u32 {
+        let ahead = if self.zeroed.contains(&self.written_to) { self.zeroed.end } else { 0 };
+        self.overwritten.max(ahead)
     }
 
     /// A group tells of it up to `to`: what was declared before, or all.

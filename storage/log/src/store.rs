@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringmain_batch::CheckedBatches;
-use ringmain_buffer::{Pool, Refused};
+use ringmain_buffer::{Buf, Pool, Refused};
 use ringmain_disk::{DiskClass, DiskDone, DiskError, DiskKind, DiskOk, DiskOp, DiskToken, FileId};
 use ringmain_types::*;
 
@@ -80,6 +80,9 @@ pub struct Store {
     pub(crate) leftovers: Option<Leftovers>,
     pub(crate) flight: Option<Flight>,
     pub(crate) spares: Spares,
+    /// A piece of some log is being zeroed; and what with.
+    pub(crate) zeroing: bool,
+    pub(crate) zeroes: Option<Buf>,
     pub(crate) compaction: Compaction,
     /// Bytes that saying everything again would take, and the group before which that was estimated.
     pub(crate) live: Option<(u64, u64)>,
@@ -137,6 +140,8 @@ impl Store {
             leftovers: None,
             flight: None,
             spares: Spares::default(),
+            zeroing: false,
+            zeroes: None,
             compaction: Compaction::default(),
             live: None,
             waits: false,
@@ -496,6 +501,7 @@ impl Store {
             Then::DirMade(id, name) => self.dir_made(now, id, name, error),
             Then::FileMade(id, base, file, spare) => self.file_made(now, id, (base, file, spare), error),
             Then::Allocated(id, base, to) => self.allocated(now, id, base, to, error),
+            Then::Zeroed(id, base) => self.zeroed(now, id, base, error),
             Then::Sealed(id, base, file, bytes) => self.sealed(now, id, base, file, bytes, error),
             Then::Settled(id) => self.log_closed(id, error),
             Then::Checkpointed(id, wrote) => self.checkpointed(now, id, *wrote, error),

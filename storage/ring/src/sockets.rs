@@ -442,6 +442,9 @@ impl Sockets {
             (receiving, libc::EINTR | libc::EAGAIN | libc::ENOBUFS) => {
                 // Without a buffer it waits for the next turn, when this turn's are back.
                 self.counters.starved += 1;
+                if completion.result == -libc::ENOBUFS {
+                    self.provided.starved();
+                }
                 if let Receiving::Direct { into, bytes } = receiving {
                     connection.want = Want::Direct { into, bytes };
                 }

@@ -21,6 +21,9 @@ pub struct Limits {
     pub spare_fill_bytes: u32,
     /// ... once nothing was committed for this long.
     pub spare_quiet_ms: u64,
+    /// A log that takes `segment_allocate_bytes` a second or more gets zeroes ahead of its end, in pieces of so many bytes: what it writes
+    /// there is covered by the journal's flush. 0: never.
+    pub zero_ahead_bytes: u32,
     /// Size of a shard's journal ring; a multiple of `block_bytes`.
     pub journal_bytes: u64,
     /// The largest single write to a segment.
@@ -151,6 +154,7 @@ impl Limits {
             spare_fill_files_max: 4,
             spare_fill_bytes: 64 << 20,
             spare_quiet_ms: 1000,
+            zero_ahead_bytes: 4 << 20,
             journal_bytes: 64 << 20,
             gather_bytes_max: 256 << 10,
             trickle_bytes_max: 64 << 10,
@@ -218,6 +222,7 @@ impl Limits {
             spare_fill_files_max: 2,
             spare_fill_bytes: 6 << 10,
             spare_quiet_ms: 1,
+            zero_ahead_bytes: 1 << 10,
             // Every log of a history, with all that a tail may hold inline, several times over: a ring that is full of states alone
             // can't move (storage/DESIGN.md, open).
             journal_bytes: 64 << 10,
@@ -296,6 +301,7 @@ impl Limits {
         assert!(u64::from(self.segment_allocate_bytes).is_multiple_of(block));
         assert!(u64::from(self.spare_fill_bytes).is_multiple_of(block));
         assert!(u64::from(self.gather_bytes_max).is_multiple_of(block));
+        assert!(u64::from(self.zero_ahead_bytes).is_multiple_of(block));
         assert!(self.trickle_bytes_max <= self.gather_bytes_max);
         assert!(self.trickle_bytes_max >= self.block_bytes && self.fresh_bytes_min >= self.trickle_bytes_max);
         assert!(self.connection_unsent_bytes_max >= 4 * self.fetch_reply_bytes_max);

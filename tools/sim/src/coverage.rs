@@ -70,6 +70,7 @@ pub const STATES: &[&str] = &[
     "spare files used again",
     "tombstones that went",
     "topics not made by Metadata",
+    "zeroes ahead of a log's end",
 ];
 
 /// One kind of fault in one history.

@@ -127,6 +127,8 @@ pub struct Counts {
     pub written_bytes: u64,
     pub stalls: u64,
     pub reordered: u64,
+    /// Blocks of zeroes in front of a log's end.
+    pub zeroed: u64,
     /// Files that became spares, and spares that became segments.
     pub spared: u64,
     pub reused: u64,

@@ -227,6 +227,7 @@ impl World {
             ("no space", counts.no_space),
             ("files made spare", counts.spared),
             ("spare files used again", counts.reused),
+            ("zeroes ahead of a log's end", counts.zeroed),
             ("a pair of shards with no slot left", self.outside.mesh.full),
         ];
         let mut reached = std::mem::take(&mut self.ledger.reached);

@@ -219,17 +219,18 @@ impl Disk {
         filled[at / BLOCK..(at + bytes.len()) / BLOCK].fill(true);
     }
 
-    fn once(&mut self, inode: usize, from: usize, bytes: usize) {
+    /// No block of a segment is written twice; zeroes may go ahead of what is written.
+    fn once(&mut self, inode: usize, from: usize, bytes: &[u8]) {
         if self.journals.contains(&inode) {
             return;
         }
         let written = self.written.entry(inode).or_default();
-        for block in from / BLOCK..(from + bytes) / BLOCK {
+        for (block, bytes) in (from / BLOCK..).zip(bytes.chunks_exact(BLOCK)) {
             if written.len() <= block {
                 written.resize(block + 1, false);
             }
             assert!(!written[block], "block {block} of file {inode} is written twice");
-            written[block] = true;
+            written[block] = bytes.iter().any(|byte| *byte != 0);
         }
     }
 
@@ -238,7 +239,7 @@ impl Disk {
             DiskKind::Write { file, position, data } => {
                 let inode = self.open[&file];
                 let bytes = data.concat();
-                self.once(inode, position as usize, bytes.len());
+                self.once(inode, position as usize, &bytes);
                 self.write(inode, position as usize, &bytes);
             }
             DiskKind::Flush { files, .. } => {

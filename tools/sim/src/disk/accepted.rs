@@ -86,12 +86,14 @@ impl SimDisk {
             blocks.extend(part.chunks_exact(block as usize).map(Bytes::from));
         }
         let first = position / block;
-        for at in first..first + blocks.len() as u64 {
+        for (at, bytes) in (first..).zip(&blocks) {
             if !self.writing.insert((inode, at)) {
                 self.broken(format!("two writes in flight to block {at} of {path}"));
             }
             // Segments are written once; the journal is a ring, and an index's last block grows.
-            if path.ends_with(".log") && !self.files[inode.0 as usize].write_once(at) {
+            let ahead = path.ends_with(".log") && bytes.iter().all(|byte| *byte == 0);
+            self.counts.zeroed += u64::from(ahead);
+            if path.ends_with(".log") && !self.files[inode.0 as usize].write_once(at, bytes) {
                 self.broken(format!("block {at} of {path} is written a second time"));
             }
         }

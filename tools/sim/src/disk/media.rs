@@ -76,9 +76,10 @@ impl Media {
         }
     }
 
-    /// Counts a write against the rule that no block is written twice; false when it was.
-    pub fn write_once(&mut self, block: u64) -> bool {
-        self.written.insert(block)
+    /// Counts a write against the rule that no block is written twice; false when it was. Zeroes may go ahead of what is written.
+    pub fn write_once(&mut self, block: u64, bytes: &[u8]) -> bool {
+        let zeroes = bytes.iter().all(|byte| *byte == 0);
+        if zeroes { !self.written.contains(&block) } else { self.written.insert(block) }
     }
 
     /// Another life of the file: recycled under a new name, or opened by a new process.
