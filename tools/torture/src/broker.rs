@@ -124,19 +124,6 @@ impl Broker {
         }
     }
 
-    /// Where the kernel says how long the broker's only core has run (`CoreClock`).
-    pub fn core_clock(&self) -> Result<CoreClock, String> {
-        let pid = self.child.as_ref().map(Child::id).ok_or("the broker does not run")?;
-        let tasks = format!("/proc/{pid}/task");
-        let named =
-            |path: &PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.starts_with("core-"));
-        let tasks = std::fs::read_dir(&tasks).map_err(|e| format!("{tasks}: {e}"))?;
-        let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
-        // A thread that a core starts has its name too, and a later number.
-        let core = tasks.flatten().map(|task| task.path()).filter(named).min_by_key(number);
-        core.map(|core| CoreClock(core.join("schedstat"))).ok_or_else(|| "no thread of a core".to_string())
-    }
-
     /// Resident memory in bytes.
     pub fn resident(&self) -> Result<u64, String> {
         let status = self.proc("status")?;
@@ -162,17 +149,6 @@ impl Broker {
     fn proc(&self, name: &str) -> Result<String, String> {
         let pid = self.child.as_ref().map(Child::id).ok_or("the broker does not run")?;
         std::fs::read_to_string(format!("/proc/{pid}/{name}")).map_err(|e| format!("/proc/{pid}/{name}: {e}"))
-    }
-}
-
-/// The processor time of one thread, to a tick of the kernel's (some milliseconds) while it runs: what it waited for a processor is not in it.
-pub struct CoreClock(PathBuf);
-
-impl CoreClock {
-    pub fn ran(&self) -> Result<Duration, String> {
-        let text = std::fs::read_to_string(&self.0).map_err(|e| format!("{}: {e}", self.0.display()))?;
-        let ran = text.split_whitespace().next().and_then(|word| word.parse().ok());
-        ran.map(Duration::from_nanos).ok_or_else(|| format!("no time in {text}"))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use ringmain_torture::broker::{Broker, CoreClock, create, new_directory};
+use ringmain_torture::broker::{Broker, create, new_directory};
 use ringmain_torture::connection::Connection;
 use ringmain_types::ErrorCode;
 use ringmain_wire::metadata::MetadataRequestTopic;
@@ -42,8 +42,7 @@ pub fn run(options: &Options, members: usize, partitions: usize, rebalances: u32
         create(&broker.address, SMALL, 1)?;
         find_coordinator(&broker.address, "any")?;
         let (stop, phase) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let core = broker.core_clock()?;
-        let prober = Prober { address: broker.address.clone(), core, stop: &stop, phase: &phase };
+        let prober = Prober { address: broker.address.clone(), stop: &stop, phase: &phase };
         broken += std::thread::scope(|scope| {
             let waits = scope.spawn(|| prober.run());
             // Refused where it may not; then it shares.
@@ -139,22 +138,16 @@ fn settle(swarm: &mut Swarm) -> Result<(), String> {
 /// Asks for metadata and sends heartbeats of nobody, one after the other.
 struct Prober<'a> {
     address: String,
-    core: CoreClock,
     stop: &'a AtomicBool,
     phase: &'a AtomicUsize,
 }
 
-/// A phase's waits, and how long the core ran during each, looking for news included: who waits longer than that waits for the machine.
-struct Waits {
-    waited: Histogram<u64>,
-    ran: Histogram<u64>,
-}
-
 impl Prober<'_> {
-    fn run(&self) -> Result<Vec<Waits>, String> {
+    /// How long each took, by phase.
+    fn run(&self) -> Result<Vec<Histogram<u64>>, String> {
         let mut waits = Vec::new();
         for _ in PHASES {
-            waits.push(Waits { waited: histogram()?, ran: histogram()? });
+            waits.push(histogram()?);
         }
         let mut connection = Connection::open(&self.address).map_err(|e| e.to_string())?;
         let topics = vec![MetadataRequestTopic { name: Some(SMALL), ..Default::default() }];
@@ -164,7 +157,7 @@ impl Prober<'_> {
         let mut asks = 0u64;
         while !self.stop.load(Ordering::Relaxed) {
             let phase = self.phase.load(Ordering::Relaxed);
-            let (ran, began) = (self.core.ran()?, Instant::now());
+            let began = Instant::now();
             let answered = if asks.is_multiple_of(2) {
                 connection.call(&METADATA, 9, &metadata).map(|_| ())
             } else {
@@ -178,8 +171,7 @@ impl Prober<'_> {
                 })
             };
             answered.map_err(|e| format!("the prober: {e}"))?;
-            waits[phase].waited.saturating_record(began.elapsed().as_micros() as u64);
-            waits[phase].ran.saturating_record((self.core.ran()? - ran).as_micros() as u64);
+            waits[phase].saturating_record(began.elapsed().as_micros() as u64);
             asks += 1;
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -187,10 +179,9 @@ impl Prober<'_> {
     }
 }
 
-fn tell(waits: &[Waits]) {
-    let over = |of: &Histogram<u64>| of.len() - of.count_between(0, WAIT_MAX.as_micros() as u64);
-    for (phase, Waits { waited, ran }) in PHASES.iter().zip(waits) {
-        println!("  others, {phase}: {}; {} over {WAIT_MAX:?}", told(waited), over(waited));
-        println!("    of which the core itself ran: {}; {} over {WAIT_MAX:?}", told(ran), over(ran));
+fn tell(waits: &[Histogram<u64>]) {
+    for (phase, waited) in PHASES.iter().zip(waits) {
+        let over = waited.len() - waited.count_between(0, WAIT_MAX.as_micros() as u64);
+        println!("  others, {phase}: {}; {over} over {WAIT_MAX:?}", told(waited));
     }
 }
