@@ -23,6 +23,10 @@ pub const CASES: &[Case] = &[
     case("joins that no group can take get 23, 26 and 81, and leave nothing", joins),
     case("bad KIP-848 heartbeats get 42, 112 and 128", heartbeats),
     case("oversized metadata gets 12 alone, and what was committed stays", metadata),
+    case(
+        "a commit of 200 000 repeated partitions counts once, one of too many gets 28, and no coordinator stops",
+        large,
+    ),
     case("commits for topics and partitions that are not there get 3 or 100 alone", missing),
     case("a record without a key fails alone with 87 in a compacted topic", keyless),
     case("a million distinct group ids are bounded, and told so", million),
@@ -384,6 +388,47 @@ fn metadata(world: &mut World) -> Outcome {
         eq(&metadata.len().to_string(), codes, vec![ErrorCode::OffsetMetadataTooLarge, ErrorCode::None])?;
     }
     eq("what is committed", fetch(&mut c, group)?, (1, longest))
+}
+
+fn large(world: &mut World) -> Outcome {
+    const REPEATED: usize = 200_000;
+    const WIDE: &str = "wide";
+    const PARTITIONS: i32 = 2000;
+    /// What the broker may have more afterwards: the frames, and what was made of them in passing.
+    const GREW_MAX: u64 = 200 << 20;
+    let mut c = coordinator(world)?;
+    create_topic(&mut c, WIDE, PARTITIONS)?;
+    // Names make a record fifty times as large as what asks for it.
+    let group = "g".repeat(1024);
+    let before = world.broker()?.resident()?;
+    let one = |topic: &'static str, count: i32, repeats: bool| OffsetCommitRequestTopic {
+        name: topic,
+        partitions: (0..count)
+            .map(|nth| OffsetCommitRequestPartition {
+                partition_index: PartitionIndex(if repeats { 0 } else { nth }),
+                committed_offset: Offset(i64::from(nth) + 1),
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    };
+    let mut ask = |topic: OffsetCommitRequestTopic<'_>| -> Result<Vec<ErrorCode>, Stop> {
+        let request = OffsetCommitRequest { topics: vec![topic].into(), ..commit_request(&group, OUTSIDE, &[]) };
+        c.send(&OFFSET_COMMIT, 9, &request)?;
+        Ok(committed(&mut c)?)
+    };
+    let codes = ask(one(TOPIC, REPEATED as i32, true))?;
+    eq("repeated", codes, vec![ErrorCode::None; REPEATED])?;
+    let codes = ask(one(WIDE, PARTITIONS, false))?;
+    eq("too many", codes, vec![ErrorCode::InvalidCommitOffsetSize; PARTITIONS as usize])?;
+    let codes = ask(one(WIDE, 500, false))?;
+    eq("not too many", codes, vec![ErrorCode::None; 500])?;
+    eq("what is committed", fetch(&mut c, &group)?.0, REPEATED as i64)?;
+    let (code, member, generation) = Join { group: "beside-large", ..Join::default() }.ask(&mut c)?;
+    eq("join", code, ErrorCode::None)?;
+    eq("heartbeat", beat(&mut c, "beside-large", &member, generation)?, ErrorCode::None)?;
+    let after = world.broker()?.resident()?;
+    must(after < before + GREW_MAX, || format!("from {} to {} MiB", before >> 20, after >> 20))
 }
 
 fn missing(world: &mut World) -> Outcome {
