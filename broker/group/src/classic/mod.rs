@@ -278,6 +278,8 @@ impl ClassicGroup {
 
     /// About what it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
+        debug_assert_eq!(self.said_bytes, self.members.values().map(Member::bytes).sum::<usize>());
+        debug_assert_eq!(self.pending_bytes, self.pending.keys().map(|id| PENDING_BYTES + id.len()).sum::<usize>());
         let names = [&self.protocol_type, &self.protocol].into_iter().flatten().map(|name| name.len()).sum::<usize>();
         let members = self.members.len() * MEMBER_BYTES + self.said_bytes + self.assigned_bytes;
         names + members + self.pending_bytes

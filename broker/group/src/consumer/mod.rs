@@ -264,7 +264,19 @@ impl ConsumerGroup {
 
     /// About what it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
+        debug_assert_eq!(self.bytes, self.counted());
         self.members.len() * MEMBER_BYTES + self.bytes
+    }
+
+    /// What `bytes` must be: counted over everything.
+    fn counted(&self) -> usize {
+        let member = |(id, member): (&Arc<str>, &ConsumerMember)| {
+            id.len() + member.meta.bytes() + current_bytes(&member.current)
+        };
+        let target = |(id, target): (&Arc<str>, &Assignment)| id.len() + assignment_bytes(target);
+        let regex = |(regex, found): (&Arc<str>, &Resolved)| REGEX_BYTES + regex.len() + resolved_bytes(found);
+        let members: usize = self.members.iter().map(member).sum();
+        members + self.target.iter().map(target).sum::<usize>() + self.regexes.iter().map(regex).sum::<usize>()
     }
 
     pub(crate) fn is_subscribed(&self, topic: &str) -> bool {
