@@ -160,7 +160,7 @@ impl Store {
             Ok(into) => into,
             Err(refused) => {
                 // Loaded another time.
-                self.reads.index_refused(id, base);
+                self.reads.indexes.refused(id, base);
                 self.add_jobs(id, -1);
                 return proving.token.into_iter().for_each(|token| self.answer_refused(token, refused));
             }
@@ -231,7 +231,7 @@ impl Store {
         if let Some(log) = self.log_mut(id) {
             log.index_anew(base);
         }
-        self.reads.index_loaded(id, base, proving.memory);
+        self.reads.indexes.loaded(id, base, proving.memory);
         self.index_known(now, pool, (id, base), proving.token);
     }
 
@@ -240,7 +240,7 @@ impl Store {
             segment.max_timestamp = Some(proving.index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
             // Whole, whatever an earlier look that failed has begun to make anew.
             (segment.index, segment.built_to) = (Some(proving.index), None);
-            self.reads.index_loaded(id, base, proving.memory);
+            self.reads.indexes.loaded(id, base, proving.memory);
         }
         self.index_known(now, pool, (id, base), proving.token);
     }

@@ -450,7 +450,7 @@ impl Store {
                 declared: false,
             },
         );
-        self.reads.index_loaded(id, base, memory);
+        self.reads.indexes.loaded(id, base, memory);
         self.bound_indexes(id, base);
         // A log that is written fast must not wait for the clock to let go of what is too much.
         self.retain(now, id.slot);

@@ -18,6 +18,7 @@ pub mod inspect;
 mod jobs;
 mod journal;
 mod leftovers;
+mod loading;
 mod log;
 mod maintenance;
 mod opening;

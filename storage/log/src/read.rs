@@ -7,10 +7,11 @@ use ringmain_buffer::{Buf, BufMut, Pool, Refused};
 use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, FileId};
 use ringmain_types::*;
 
-use crate::doubt::{Doubt, Proving};
+use crate::doubt::Doubt;
 use crate::find::Find;
-use crate::index::{IndexedBatch, OFFSET_ENTRY_BYTES, OffsetIndex, SegmentIndex, TIME_ENTRY_BYTES, TimeIndex};
+use crate::index::SegmentIndex;
 use crate::jobs::{Job, Step, Then};
+use crate::loading::{Indexes, build_index};
 use crate::log::Log;
 use crate::segment::file_name;
 use crate::store::{Doing, Store};
@@ -90,10 +91,7 @@ pub(crate) struct Reads {
     inflight: u32,
     /// Files that are being read, whether or not anybody still waits for it.
     files: BTreeMap<ReadToken, (LogId, FileId)>,
-    /// Loaded indexes of sealed segments, oldest first, and their bytes in all.
-    indexes: VecDeque<(LogId, Offset, usize)>,
-    index_bytes: usize,
-    loading: BTreeSet<(LogId, Offset)>,
+    pub indexes: Indexes,
     opening: BTreeSet<(LogId, Offset)>,
 }
 
@@ -120,7 +118,7 @@ impl Reads {
     /// Somebody reads this segment, or opens it or its indexes.
     pub fn busy(&self, id: LogId, base: Offset, file: Option<FileId>) -> bool {
         let read = file.is_some() && self.reading(id, file);
-        read || self.loading.contains(&(id, base)) || self.opening.contains(&(id, base))
+        read || self.indexes.loading(id, base) || self.opening.contains(&(id, base))
     }
 
     /// Segments from `base` up to `next` are another one now, with other positions.
@@ -137,25 +135,14 @@ impl Reads {
         }
     }
 
+    /// Asked again when the queue comes round.
+    pub fn wait(&mut self, token: Option<ReadToken>) {
+        self.waiting.extend(token);
+    }
+
     /// Nothing is about to be read.
     pub fn quiet(&self) -> bool {
         self.waiting.is_empty()
-    }
-
-    pub fn index_loaded(&mut self, id: LogId, base: Offset, bytes: usize) {
-        self.index_dropped(id, base);
-        self.index_bytes += bytes;
-        self.indexes.push_back((id, base, bytes));
-    }
-    pub fn index_refused(&mut self, id: LogId, base: Offset) {
-        self.loading.remove(&(id, base));
-    }
-    pub fn index_dropped(&mut self, id: LogId, base: Offset) {
-        if let Some(at) = self.indexes.iter().position(|(log, of, _)| (*log, *of) == (id, base))
-            && let Some((_, _, bytes)) = self.indexes.remove(at)
-        {
-            self.index_bytes -= bytes;
-        }
     }
 }
 
@@ -434,12 +421,12 @@ impl Store {
         }
     }
 
-    fn swapping(&self, id: LogId, base: Offset) -> bool {
+    pub(crate) fn swapping(&self, id: LogId, base: Offset) -> bool {
         self.fenced.is_none() && self.log(id).is_some_and(|log| log.compaction.swaps(base))
     }
 
     /// The directory was fenced while this segment's file was swapped: under its name may be another one, with other positions.
-    fn swap_failed(&self, id: LogId, base: Offset) -> Option<DiskError> {
+    pub(crate) fn swap_failed(&self, id: LogId, base: Offset) -> Option<DiskError> {
         let fenced = self.fenced.as_ref()?;
         let compaction = &self.log(id)?.compaction;
         (compaction.renaming && compaction.swaps(base)).then(|| fenced.clone())
@@ -660,7 +647,7 @@ impl Store {
         Ok((Buf::default(), header.info.bytes))
     }
 
-    fn read_again(&mut self, _now: Now, _pool: &mut Pool, token: ReadToken) {
+    pub(crate) fn read_again(&mut self, _now: Now, _pool: &mut Pool, token: ReadToken) {
         let Some(mut pending) = self.reads.pending.remove(&token) else { return };
         pending.steps += 1;
         let id = pending.log;
@@ -683,7 +670,7 @@ impl Store {
         }
     }
 
-    fn read_failed(&mut self, token: ReadToken, error: ReadError) {
+    pub(crate) fn read_failed(&mut self, token: ReadToken, error: ReadError) {
         let Some(pending) = self.reads.pending.remove(&token) else { return };
         let what = match pending.ask {
             Ask::Read(..) => What::Read(ReadResult::Failed(error)),
@@ -692,206 +679,9 @@ impl Store {
         self.answer(pending.log, token, what);
     }
 
-    /// Loads a sealed segment's indexes; whoever waits for them goes on then.
-    pub(crate) fn load_index(&mut self, id: LogId, base: Offset, token: Option<ReadToken>) {
-        if self.swapping(id, base) {
-            return self.reads.waiting.extend(token);
-        }
-        if let Some(error) = self.swap_failed(id, base) {
-            return token.into_iter().for_each(|token| self.read_failed(token, ReadError::Disk(error.clone())));
-        }
-        if !self.reads.loading.insert((id, base)) {
-            // Somebody does already: asked again when the queue comes round.
-            if let Some(token) = token {
-                self.reads.waiting.push_back(token);
-            }
-            return;
-        }
-        let dir_id = self.config.dir;
-        let Some(dir) = self.log(id).and_then(|log| log.dir_name().map(str::to_owned)) else {
-            self.reads.loading.remove(&(id, base));
-            return;
-        };
-        let files = [self.file(), self.file()];
-        let opens = ["index", "timeindex"].iter().zip(files).map(|(extension, file)| DiskKind::Open {
-            dir: dir_id,
-            file,
-            path: format!("{dir}/{}", file_name(base, extension)),
-            create: false,
-        });
-        let steps = vec![Step::lenient(opens.collect())];
-        self.add_jobs(id, 1);
-        self.jobs.add(Job::new(DiskClass::Read, steps, Then::IndexOpened(id, base, files, token)));
-    }
-
     pub(crate) fn add_jobs(&mut self, id: LogId, count: i32) {
         if let Some(log) = self.log_any_mut(id) {
             log.jobs = log.jobs.saturating_add_signed(count);
         }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn index_opened(
-        &mut self,
-        now: Now,
-        pool: &mut Pool,
-        id: LogId,
-        base: Offset,
-        files: [FileId; 2],
-        token: Option<ReadToken>,
-        mut got: BTreeMap<u32, Result<DiskOk, DiskError>>,
-    ) {
-        let sizes = [0, 1].map(|at| match Store::ok(&mut got, at) {
-            Some(DiskOk::Opened { bytes }) => Some(bytes),
-            _ => None,
-        });
-        let mut reads = Vec::new();
-        let mut refused = None;
-        let block = u64::from(self.block);
-        for (file, bytes) in files.iter().zip(sizes) {
-            let Some(bytes) = bytes.filter(|bytes| *bytes > 0 && *bytes < 1 << 30) else { continue };
-            let whole = bytes.next_multiple_of(block);
-            let into =
-                pool.take(Account::Background, whole as usize).or_else(|_| pool.take(Account::Cache, whole as usize));
-            let into = match into {
-                Ok(into) => into,
-                Err(short) => {
-                    refused = Some(short);
-                    break;
-                }
-            };
-            reads.push(DiskKind::Read { file: *file, position: 0, bytes: whole as u32, into });
-        }
-        // One that is missing was not opened.
-        let opened = files.iter().zip(sizes).filter(|(_, bytes)| bytes.is_some());
-        let closes = opened.map(|(file, _)| DiskKind::Close { file: *file }).collect();
-        if let Some(refused) = refused {
-            // Not a reason to make the index anew.
-            self.reads.loading.remove(&(id, base));
-            self.add_jobs(id, -1);
-            self.jobs.add(Job::new(DiskClass::Read, vec![Step::lenient(closes)], Then::Nothing));
-            if let Some(token) = token {
-                self.answer_refused(token, refused);
-            }
-            return;
-        }
-        // Numbered behind the two opens; an empty index is not read.
-        let bytes = sizes.map(|bytes| bytes.unwrap_or(u64::MAX));
-        let steps = vec![Step::lenient(reads), Step::lenient(closes)];
-        self.jobs.add(Job::new(DiskClass::Read, steps, Then::IndexRead(id, base, bytes, token)));
-        self.start_jobs(now, pool);
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn index_read(
-        &mut self,
-        now: Now,
-        pool: &mut Pool,
-        id: LogId,
-        base: Offset,
-        bytes: [u64; 2],
-        token: Option<ReadToken>,
-        mut got: BTreeMap<u32, Result<DiskOk, DiskError>>,
-    ) {
-        let mut content = [Vec::new(), Vec::new()];
-        let mut number = 0;
-        let mut good = bytes.iter().all(|bytes| *bytes != u64::MAX);
-        for (content, bytes) in content.iter_mut().zip(bytes) {
-            if bytes == 0 || bytes == u64::MAX {
-                continue;
-            }
-            match Store::ok(&mut got, number) {
-                Some(DiskOk::Read(read)) if read.len() as u64 >= bytes => content.extend(&read[..bytes as usize]),
-                _ => good = false,
-            }
-            number += 1;
-        }
-        let Some(segment) = self.log_mut(id).and_then(|log| log.sealed.get_mut(&base)) else {
-            return self.index_known(now, pool, (id, base), token);
-        };
-        let offsets = OffsetIndex::decode(base, segment.bytes, &content[0]);
-        let times = TimeIndex::decode(base, segment.next, &content[1]);
-        let memory = content.iter().map(Vec::len).sum::<usize>() * 2;
-        match (offsets, times) {
-            (Ok(offsets), Ok(times)) if good => {
-                let index = SegmentIndex::resume(offsets, times, u32::MAX);
-                return self.prove_index(now, pool, (id, base), Proving::new(index, memory, token));
-            }
-            (offsets, times) => {
-                if let Some(log) = self.log_mut(id) {
-                    log.index_anew(base);
-                }
-                self.reads.index_loaded(id, base, memory);
-                if good && let Err(error) = offsets {
-                    self.tell_rot(id, base, "index", error.position(OFFSET_ENTRY_BYTES));
-                }
-                if good && let Err(error) = times {
-                    self.tell_rot(id, base, "timeindex", error.position(TIME_ENTRY_BYTES));
-                }
-            }
-        }
-        self.index_known(now, pool, (id, base), token);
-    }
-
-    /// An index was loaded, or is made anew: who waited for it goes on.
-    pub(crate) fn index_known(
-        &mut self,
-        now: Now,
-        pool: &mut Pool,
-        (id, base): (LogId, Offset),
-        token: Option<ReadToken>,
-    ) {
-        self.reads.loading.remove(&(id, base));
-        self.add_jobs(id, -1);
-        self.bound_indexes(id, base);
-        match token {
-            Some(token) => self.read_again(now, pool, token),
-            None => self.maintenance_soon(now),
-        }
-    }
-
-    /// Drops the oldest loaded indexes past a quarter of the cache's limit; the one just loaded stays.
-    pub(crate) fn bound_indexes(&mut self, id: LogId, base: Offset) {
-        let most = (self.config.limits.memory_bytes[Account::Cache as usize] / 4) as usize;
-        for _ in 0..self.reads.indexes.len() {
-            if self.reads.index_bytes <= most {
-                break;
-            }
-            let Some((log, of, bytes)) = self.reads.indexes.pop_front() else { break };
-            if (log, of) == (id, base) {
-                self.reads.indexes.push_back((log, of, bytes));
-                continue;
-            }
-            self.reads.index_bytes -= bytes;
-            if let Some(segment) = self.log_mut(log).and_then(|log| log.sealed.get_mut(&of)) {
-                segment.index = None;
-                segment.built_to = None;
-            }
-        }
-    }
-}
-
-/// Goes on with an index that is made anew, when these batches are the next it lacks.
-fn build_index(log: &mut Log, base: Offset, batches: &[(BatchHeader, u32)], interval: u32) {
-    let Some(segment) = log.sealed.get_mut(&base) else { return };
-    let (Some((built, next)), Some(index)) = (&mut segment.built_to, &mut segment.index) else { return };
-    for (header, position) in batches {
-        if *position != *built || header.base < *next {
-            continue;
-        }
-        let batch = IndexedBatch {
-            last: header.last(),
-            position: Position(*position),
-            bytes: header.info.bytes,
-            max_timestamp: header.info.max_timestamp,
-        };
-        index.push(batch, interval);
-        *built += header.info.bytes;
-        *next = header.next();
-    }
-    if *built >= segment.bytes {
-        index.seal();
-        segment.max_timestamp = Some(index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
-        segment.built_to = None;
     }
 }

@@ -161,7 +161,7 @@ impl Store {
             for first in cached {
                 log.cache.remove(&(base, first));
             }
-            self.reads.index_dropped(id, base);
+            self.reads.indexes.dropped(id, base);
             let path = |extension: &str| format!("{dir}/{}", file_name(base, extension));
             let read = self.reads.reading(id, segment.file);
             let spare = if read { None } else { self.reserve_front(segment.overwritten) };

@@ -136,9 +136,9 @@ impl Store {
         log.sealed.insert(base, segment);
         self.cache.forget(cached.into_iter().map(|(_, order)| order));
         for part in &group {
-            self.reads.index_dropped(id, part.base);
+            self.reads.indexes.dropped(id, part.base);
         }
-        self.reads.index_loaded(id, base, memory);
+        self.reads.indexes.loaded(id, base, memory);
         self.bound_indexes(id, base);
         self.end_swap(id);
         self.reads.replaced(id, base, next);
