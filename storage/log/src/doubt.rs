@@ -7,6 +7,7 @@ use ringmain_buffer::Pool;
 use ringmain_disk::{DiskClass, DiskKind, DiskOk};
 use ringmain_types::*;
 
+use crate::epochs::LeaderEpochs;
 use crate::index::{Entry, OFFSET_ENTRY_BYTES, SegmentIndex, TIME_ENTRY_BYTES, TimeEntry};
 use crate::jobs::{Got, Job, Step, Then};
 use crate::log::Log;
@@ -86,6 +87,18 @@ impl Log {
         match self.open.iter_mut().find(|segment| segment.base == base) {
             Some(segment) => Some(&mut segment.index),
             None => self.sealed.get_mut(&base)?.index.as_mut(),
+        }
+    }
+
+    /// What is known of this segment's batches.
+    pub(crate) fn chain(&self, base: Offset) -> Option<Chain<'_>> {
+        let epochs = &self.epochs;
+        match self.segment(base) {
+            Some(segment) => Some(Chain { base, next: segment.next, holes: false, epochs }),
+            None => {
+                let next = self.sealed.get(&base)?.next;
+                Some(Chain { base, next, holes: self.compaction.holes, epochs })
+            }
         }
     }
 
@@ -191,12 +204,10 @@ impl Store {
         let data = &read[..read.len().min((proving.to - begin) as usize)];
         proving.whole &= data.len() == (proving.to - begin) as usize;
         let (id, base) = at;
-        let log = self.log(id);
-        let segment = log.and_then(|log| Some((log.sealed.get(&base)?.next, log.compaction.holes)));
-        let Some((next, holes)) = segment else { return self.index_proven(now, pool, at, proving) };
-        let chain = Chain { base, next, holes };
         let place = (proving.from, (proving.from - begin) as usize);
-        let proof = prove(&proving.index, chain, place, data, proving.whole);
+        let chain = self.log(id).and_then(|log| log.chain(base));
+        let proof = chain.map(|chain| prove(&proving.index, chain, place, data, proving.whole));
+        let Some(proof) = proof else { return self.index_proven(now, pool, at, proving) };
         match proof {
             Proof::Holds | Proof::Open => self.index_proven(now, pool, at, proving),
             Proof::Missing if !proving.wide => {
@@ -281,27 +292,41 @@ impl Ask {
     }
 }
 
-/// A sealed segment as a proof knows it: offsets may be missing between its batches when it has holes.
+/// What is known of where a segment's batches may stand. Base offset and leader epoch are under no checksum of theirs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chain {
+pub(crate) struct Chain<'a> {
     base: Offset,
     next: Offset,
-    holes: bool,
+    /// Offsets may be missing between its batches: it was compacted.
+    pub holes: bool,
+    epochs: &'a LeaderEpochs,
 }
 
-impl Chain {
-    /// Base offsets are not under their batches' checksums. `follows`: the end of the batch before.
-    fn holds(&self, follows: Option<Offset>, header: &BatchHeader) -> bool {
-        let in_order = follows.is_none_or(|follows| header.base == follows || self.holes && header.base > follows);
-        in_order && header.base >= self.base && header.next() <= self.next
+impl Chain<'_> {
+    /// Whether this batch may stand behind one that ends at `follows`, as far as that is known.
+    pub fn joins(&self, follows: Option<Offset>, header: &BatchHeader) -> bool {
+        let inside = header.base >= self.base && header.next() <= self.next;
+        let epoch = self.epochs.epoch_of(header.base);
+        in_order(follows, self.holes, header) && inside && (epoch.0 < 0 || header.epoch == epoch)
     }
+
+    /// Whether a segment may be over behind a batch that ends at `follows`: its last one ends where the next segment begins, compacted
+    /// or not. Nothing else tells how long a sealed segment's file was.
+    pub fn ends(&self, follows: Option<Offset>) -> bool {
+        follows.is_none_or(|follows| follows == self.next)
+    }
+}
+
+/// Each batch begins where the one before ends; with `holes`, there or behind it.
+pub(crate) fn in_order(follows: Option<Offset>, holes: bool, header: &BatchHeader) -> bool {
+    follows.is_none_or(|follows| header.base == follows || holes && header.base > follows)
 }
 
 /// Goes from where the index leads, the batch at `begin` of `data`, to the batch that has the largest timestamp. `whole`: the data
 /// goes on to the segment's end.
 pub(crate) fn prove(
     index: &SegmentIndex,
-    chain: Chain,
+    chain: Chain<'_>,
     (position, begin): (u32, usize),
     data: &[u8],
     whole: bool,
@@ -317,7 +342,7 @@ pub(crate) fn prove(
             return Proof::Open;
         }
         let batch = header.and_then(|header| Some((header, data.get(at..at + header.info.bytes as usize)?)));
-        let sound = |(header, bytes): &(BatchHeader, &[u8])| crc_ok(bytes) && chain.holds(follows, header);
+        let sound = |(header, bytes): &(BatchHeader, &[u8])| crc_ok(bytes) && chain.joins(follows, header);
         let Some((header, _)) = batch.filter(sound) else {
             return match led.filter(|_| at == begin) {
                 Some((number, _)) => Proof::Unsure(number),
@@ -338,6 +363,10 @@ pub(crate) fn prove(
         passed += u32::from(header.last() > last);
         follows = Some(header.next());
         at += header.info.bytes as usize;
+    }
+    if whole && !chain.ends(follows) {
+        // The segment was cut off: what is missing may be what the index is about.
+        return Proof::Open;
     }
     if whole || passed > 1 { Proof::Wrong(Entry::Time(index.times().len() - 1)) } else { Proof::Missing }
 }

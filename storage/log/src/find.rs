@@ -16,7 +16,7 @@ use crate::{FindResult, Found, ReadError, TimeQuery};
 pub(crate) struct Find {
     query: TimeQuery,
     state: State,
-    /// Behind the batch that was looked at last: the next one begins there, in a log without holes.
+    /// Behind the batch that was looked at last.
     follows: Option<Offset>,
     /// Segments that were read through for their greatest timestamp: their index names one that no record from the log's start on has.
     known: Vec<(Offset, Option<(WallMs, Offset)>)>,
@@ -93,6 +93,10 @@ impl Log {
                 continue;
             };
             if position >= bytes {
+                if self.chain(base).is_some_and(|chain| !chain.ends(find.follows)) {
+                    let rot = ReadError::Rot { segment: base, position: Position(bytes) };
+                    return Outcome::Done(What::Find(FindResult::Failed(rot)));
+                }
                 match self.over(find, next, bytes) {
                     true => continue,
                     false => return done(None),
@@ -113,9 +117,10 @@ impl Log {
                 return Outcome::Doubt(doubt);
             }
             let batch = &stretch.data[(position - stretch.first) as usize..];
-            let expected = find.follows.or((position == 0).then_some(base)).filter(|_| !self.compaction.holes);
+            let follows = find.follows.or((position == 0).then_some(base));
+            let joins = |header: &BatchHeader| self.chain(base).is_some_and(|chain| chain.joins(follows, header));
             let seen = BatchHeader::parse(batch).map_err(|_| ()).and_then(|header| {
-                if expected.is_some_and(|expected| expected != header.base) {
+                if !joins(&header) {
                     return Err(());
                 }
                 let length = header.info.bytes;

@@ -242,7 +242,9 @@ pub(crate) fn build_index(log: &mut Log, base: Offset, batches: &[(BatchHeader, 
     }
     if *built >= segment.bytes {
         index.seal();
-        segment.max_timestamp = Some(index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
-        segment.built_to = None;
+        let whole = *next == segment.next;
+        // Of one that was cut off nobody knows what was in it: who searches it by time comes to where it is.
+        let max = if whole { index.max_timestamp().map_or(WallMs(-1), |(at, _)| at) } else { WallMs(i64::MAX) };
+        (segment.max_timestamp, segment.built_to) = (Some(max), None);
     }
 }

@@ -7,7 +7,7 @@ use ringmain_buffer::{Buf, BufMut, Pool, Refused};
 use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, FileId};
 use ringmain_types::*;
 
-use crate::doubt::Doubt;
+use crate::doubt::{Chain, Doubt, in_order};
 use crate::find::Find;
 use crate::index::SegmentIndex;
 use crate::jobs::{Job, Step, Then};
@@ -213,6 +213,13 @@ impl Log {
         }
         loop {
             if position >= bytes {
+                if self.chain(base).is_some_and(|chain| !chain.ends(follows)) {
+                    if !slices.parts.is_empty() {
+                        return done(ReadResult::Ready(slices));
+                    }
+                    let rot = ReadError::Rot { segment: base, position: Position(bytes) };
+                    return done(ReadResult::Failed(rot));
+                }
                 if next >= below {
                     return done(ReadResult::Ready(slices));
                 }
@@ -236,10 +243,11 @@ impl Log {
             if let Some(doubt) = self.misled(base, position, &stretch) {
                 return Outcome::Doubt(doubt);
             }
-            let begin = position - stretch.first;
-            let holes = self.compaction.holes;
+            let begin = (position - stretch.first) as usize;
+            let Some(chain) = self.chain(base) else { return done(ReadResult::Ready(slices)) };
             let before = (slices.bytes, slices.next);
-            match take_batches(&stretch.data, begin as usize, (at, below, holes), &mut follows, &mut slices) {
+            follows = follows.or((position == 0).then_some(base));
+            match take_batches((&stretch.data, begin), (at, below, chain), &mut follows, &mut slices) {
                 Ok(true) => position = stretch.first + stretch.data.len() as u32,
                 Ok(false) => return done(ReadResult::Ready(slices)),
                 // What is sound before it is served; whoever goes on meets it.
@@ -256,13 +264,11 @@ impl Log {
     }
 }
 
-/// Takes whole batches of `data` from `at` on; false when no more are wanted. `follows`: the offset behind the batch before. A base
-/// offset is not under its batch's checksum: without holes each batch begins where the one before ends, and the first holds what is asked for or ends
-/// before it.
+/// Takes whole batches of `data` from `at` on; false when no more are wanted. `follows`: the offset behind the batch before; without
+/// holes the first one holds what is asked for or ends before it.
 fn take_batches(
-    data: &Buf,
-    mut at: usize,
-    (ask, below, holes): (&ReadAt, Offset, bool),
+    (data, mut at): (&Buf, usize),
+    (ask, below, chain): (&ReadAt, Offset, Chain<'_>),
     follows: &mut Option<Offset>,
     slices: &mut Slices,
 ) -> Result<bool, usize> {
@@ -271,11 +277,8 @@ fn take_batches(
     while at < data.len() {
         let header = BatchHeader::parse(&data[at..]).map_err(|_| at)?;
         let bytes = header.info.bytes as usize;
-        let in_order = match *follows {
-            Some(follows) => header.base == follows || holes && header.base > follows,
-            None => header.base <= ask.from || holes,
-        };
-        if at + bytes > data.len() || !in_order {
+        let leads = follows.is_some() || header.base <= ask.from || chain.holes;
+        if at + bytes > data.len() || !leads || !chain.joins(*follows, &header) {
             return Err(at);
         }
         *follows = Some(header.next());
@@ -580,8 +583,7 @@ impl Store {
                 None => return Err(ReadError::Removed),
             },
         };
-        let holes = log.compaction.holes && log.segment(base).is_none();
-        let segment_next = log.sealed.get(&base).map(|segment| segment.next);
+        let Some(chain) = log.chain(base) else { return Err(ReadError::Removed) };
         let whole = limit.saturating_sub(begin).min(read.len() as u32) as usize;
         let data = read.freeze();
         let first = (from - begin) as usize;
@@ -594,14 +596,10 @@ impl Store {
         let mut batches: Vec<(BatchHeader, u32)> = Vec::new();
         while at + HEADER_BYTES <= whole {
             let header = BatchHeader::parse(&data[at..whole]).ok().filter(|header| {
-                // Neither base nor epoch is under the checksum.
-                let epoch = log.epochs.epoch_of(header.base);
-                let expected = next.or(known);
-                let follows = expected.is_none_or(|next| header.base == next || holes && header.base > next);
-                let inside = header.base >= base && segment_next.is_none_or(|end| header.next() <= end);
+                let follows = next.or(known);
                 let fits = begin as usize + at + header.info.bytes as usize <= limit as usize;
-                disorder = !follows;
-                follows && inside && fits && (epoch.0 < 0 || header.epoch == epoch)
+                disorder = !in_order(follows, chain.holes, header);
+                fits && chain.joins(follows, header)
             });
             let Some(header) = header else {
                 rotten = true;
@@ -620,7 +618,7 @@ impl Store {
             at += bytes;
         }
         // With holes the base offset of the batch before may be what does not fit.
-        if disorder && holes && batches.pop().is_some() {
+        if disorder && chain.holes && batches.pop().is_some() {
             at = batches.last().map_or(first, |(header, position)| (position - begin + header.info.bytes) as usize);
         }
         if at > first {

@@ -486,6 +486,13 @@ impl Store {
             let (position, left) = (recovering.at, stretch.bytes - recovering.at);
             return self.recover_piece(pool, slot, recovering, (file, position, left), Stage::Reading);
         }
+        // A sealed segment ends where the next one begins.
+        let (base, next) = (stretch.base, recovering.stretches.get(1).map(|stretch| stretch.base));
+        let scanner = &recovering.scanner;
+        if stretch.open.is_none() && (!scanner.carry().is_empty() || scanner.next() != next) {
+            let position = scanner.position();
+            return self.scan_failed(slot, recovering, (base, position));
+        }
         if let Some(at) = stretch.open {
             let base = stretch.base;
             let block = self.block;

@@ -3,6 +3,8 @@
 use ringmain_batch::{BatchHeader, HEADER_BYTES, crc_ok};
 use ringmain_types::Offset;
 
+use crate::doubt::in_order;
+
 /// Where and why a stretch stopped making sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScanError {
@@ -80,7 +82,7 @@ impl Scanner {
         if u64::from(self.position) + u64::from(header.info.bytes) > u64::from(end) {
             return Err(error("a batch reaches past the end"));
         }
-        if self.next.is_some_and(|next| header.base < next || header.base != next && !self.holes) {
+        if !in_order(self.next, self.holes, &header) {
             return Err(error("an offset is missing"));
         }
         Ok(Some(header.info.bytes as usize))

@@ -9,6 +9,7 @@ use ringmain_types::*;
 
 use super::key_map::KeyMap;
 use super::{CompactionConfig, Part, Work};
+use crate::doubt::in_order;
 use crate::index::{IndexedBatch, SegmentIndex};
 use crate::jobs::{Got, Job, Step, Then};
 use crate::log::Log;
@@ -121,7 +122,7 @@ impl Input {
         let header = BatchHeader::parse(bytes).map_err(|_| ())?;
         let length = header.info.bytes;
         let fits = self.position.checked_add(length).is_some_and(|end| end <= self.part.bytes);
-        if !fits || header.base < self.next || header.next() > self.part.next {
+        if !fits || !in_order(Some(self.next), true, &header) || header.next() > self.part.next {
             return Err(());
         }
         Ok(Some(length as usize).filter(|length| *length <= bytes.len()))
@@ -421,7 +422,8 @@ impl Store {
         }
         let Some(input) = &mut run.input else { return Fed::Stop(self.open_input(run, part)) };
         if input.ended() {
-            return Fed::End;
+            // One that was cut off at a batch's end, else.
+            return if input.next == part.next { Fed::End } else { Fed::Stop(self.give_up(run)) };
         }
         match input.whole() {
             Ok(Some(length)) => return Fed::Batch(length),

@@ -381,6 +381,14 @@ impl Disk {
         file.durable = file.now.clone();
     }
 
+    /// A file holds something else, nobody knows why.
+    pub fn replace(&mut self, path: &str, bytes: &[u8]) {
+        let Some((parent, name)) = self.parent(path) else { panic!("{path}") };
+        let Some(Node::File(inode)) = self.dirs[parent].now.get(name) else { panic!("{path}") };
+        let file = &mut self.files[*inode];
+        (file.now, file.durable) = (bytes.to_vec(), bytes.to_vec());
+    }
+
     /// A file is gone, nobody knows how.
     pub fn lose(&mut self, path: &str) {
         let Some((parent, name)) = self.parent(path) else { panic!("{path}") };

@@ -1,7 +1,11 @@
 //! A bit of a file turns while nobody looks. What rotted is named and never served; all else is.
 
+mod cut;
+mod neighbours;
+
 use std::collections::BTreeSet;
 
+use ringmain_batch::BatchHeader;
 use ringmain_log::*;
 use ringmain_types::*;
 
@@ -22,11 +26,15 @@ fn stopped() -> World {
         world.append(p, &batch(2, 80, n as u8, at, None)).unwrap();
         world.settle();
     }
+    stop(&mut world);
+    world
+}
+
+fn stop(world: &mut World) {
     world.store.close(world.now);
     world.finish(Vec::new());
     world.settle();
     assert!(world.closed);
-    world
 }
 
 /// The files of one sealed segment in the middle that end in `extension`, and how many bytes it has.
@@ -39,6 +47,15 @@ fn file(world: &World, extension: &str) -> (String, usize) {
     (path.clone(), bytes.len())
 }
 
+/// Where the batches of a segment begin, and where the last one ends.
+fn places(segment: &[u8]) -> Vec<usize> {
+    let mut places = vec![0];
+    while let Some(at) = places.last().copied().filter(|at| *at < segment.len()) {
+        places.push(at + BatchHeader::parse(&segment[at..]).unwrap().info.bytes as usize);
+    }
+    places
+}
+
 /// What a life says of the log.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
@@ -49,6 +66,15 @@ struct Said {
 }
 
 fn said(world: &mut World) -> (Said, BTreeSet<(String, u64)>) {
+    said_from(world, BATCHES, (0..BATCHES).map(|n| 2 * n))
+}
+
+/// What it says when it is read from these offsets on, and searched for the times of so many batches.
+fn said_from(
+    world: &mut World,
+    times: i64,
+    offsets: impl DoubleEndedIterator<Item = i64>,
+) -> (Said, BTreeSet<(String, u64)>) {
     world.kill();
     world.settle();
     assert!(world.opened, "{:?}", world.events);
@@ -57,15 +83,15 @@ fn said(world: &mut World) -> (Said, BTreeSet<(String, u64)>) {
     world.settle();
     let id = world.ids[&p];
     let mut batches = Vec::new();
-    for n in (0..BATCHES).rev() {
-        batches.push(match world.try_read(id, Offset(2 * n), 1) {
+    for offset in offsets.rev() {
+        batches.push(match world.try_read(id, Offset(offset), 1) {
             ReadResult::Ready(slices) => Some(slices.parts.concat()),
             ReadResult::Failed(ReadError::Rot { .. }) => None,
             other => panic!("{other:?}"),
         });
     }
     let mut found = Vec::new();
-    let times = (0..BATCHES).map(|n| TimeQuery::At(WallMs(1_000_100 + n * 1000)));
+    let times = (0..times).flat_map(|n| [0, 100].map(|ms| TimeQuery::At(WallMs(1_000_000 + n * 1000 + ms))));
     for query in times.chain([TimeQuery::At(WallMs(0)), TimeQuery::At(WallMs(1 << 40)), TimeQuery::Max]) {
         found.push(match world.find(id, query) {
             FindResult::Ready(found) => Ok(found.map(|found| found.offset.0)),
