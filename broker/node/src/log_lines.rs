@@ -110,6 +110,15 @@ fn damaged(shard: u16, partition: &str, damage: &Damage) {
         Damage::Rot { path, position } => {
             tracing::error!(shard, partition, path, position, "acknowledged bytes do not check: not served")
         }
+        Damage::TooLarge { path, position, bytes, max } => tracing::error!(
+            shard,
+            partition,
+            path,
+            position,
+            bytes,
+            max,
+            "a batch is larger than the memory for reads: not served until the broker is given more"
+        ),
         Damage::Unreadable(error) => tracing::error!(shard, partition, %error, "log can't be read"),
         Damage::Stray { path } => tracing::warn!(shard, partition, path, "set aside: belongs to no log"),
     }

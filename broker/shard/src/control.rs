@@ -193,6 +193,9 @@ impl Shard {
                 Err(format!("damaged bytes in segment {} at {}", segment.0, position.0))
             }
             ReadResult::Failed(ReadError::Disk(error)) => Err(error.to_string()),
+            ReadResult::Failed(ReadError::TooLarge { bytes, max, .. }) => {
+                Err(format!("a batch of {bytes} bytes is larger than the {max} there are for reads"))
+            }
             ReadResult::Failed(ReadError::Removed) => Err("the log was removed".to_owned()),
             ReadResult::Pending(_) | ReadResult::Memory(_) => return,
         };

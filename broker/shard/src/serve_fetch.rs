@@ -177,6 +177,8 @@ pub(crate) fn read_error(error: &ReadError) -> ErrorCode {
         ReadError::Disk(_) => ErrorCode::KafkaStorageError,
         // Consumers try again on a storage error, for ever and without a word. This one they tell.
         ReadError::Rot { .. } => ErrorCode::CorruptMessage,
+        // Nothing is wrong with the batch; it is the broker that has too little memory, and its log says so.
+        ReadError::TooLarge { .. } => ErrorCode::UnknownServerError,
         ReadError::Removed => ErrorCode::UnknownTopicOrPartition,
     }
 }

@@ -97,6 +97,30 @@ pub fn crc_ok(batch: &[u8]) -> bool {
     batch.len() >= HEADER_BYTES && crc(batch) == u32::from_be_bytes(field(batch, CRC))
 }
 
+/// [`crc_ok`] of a batch that comes in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrcInPieces {
+    wanted: u32,
+    crc: u32,
+}
+
+impl CrcInPieces {
+    /// Of the first piece; none for less than a header.
+    pub fn begin(piece: &[u8]) -> Option<CrcInPieces> {
+        let whole = piece.len() >= HEADER_BYTES;
+        whole.then(|| CrcInPieces { wanted: u32::from_be_bytes(field(piece, CRC)), crc: crc(piece) })
+    }
+
+    pub fn append(&mut self, piece: &[u8]) {
+        self.crc = crc32c::crc32c_append(self.crc, piece);
+    }
+
+    /// All pieces came.
+    pub fn ok(&self) -> bool {
+        self.crc == self.wanted
+    }
+}
+
 /// Of one whole batch.
 pub(crate) fn crc(batch: &[u8]) -> u32 {
     crc32c::crc32c(&batch[ATTRIBUTES..])

@@ -15,5 +15,7 @@ pub use builder::{Builder, Encoded, recode};
 pub use check::{BatchError, CheckRules, CheckedBatches, check};
 pub use compression::Codec;
 pub use filter::{Filtered, delete_horizon, emptied, filter};
-pub use header::{BatchHeader, BatchInfo, HEADER_BYTES, LENGTH_OVERHEAD_BYTES, Producer, crc_ok, stamp, stamp_time};
+pub use header::{
+    BatchHeader, BatchInfo, CrcInPieces, HEADER_BYTES, LENGTH_OVERHEAD_BYTES, Producer, crc_ok, stamp, stamp_time,
+};
 pub use records::{Headers, HeadersIter, Record, Records, records};

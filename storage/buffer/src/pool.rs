@@ -61,6 +61,11 @@ impl Pool {
         Ok(BufMut::new(Block::new(memory, account, self.returns.clone())))
     }
 
+    /// Whether `account` could ever give a block for `bytes`.
+    pub fn fits(&self, account: Account, bytes: usize) -> bool {
+        block_size(bytes) as u64 <= self.limit(account)
+    }
+
     /// Moves a block's charge, for instance from Tail to Cache once it is written. Another shard's block is left alone: it is
     /// charged at home.
     pub fn charge(&mut self, buf: &Buf, account: Account) {

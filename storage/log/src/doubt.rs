@@ -142,15 +142,24 @@ impl Store {
         self.tell_rot(id, base, extension, position as u64);
     }
 
-    /// Each place is told of once in a life, `TOLD_MAX` of a log at most.
     pub(crate) fn tell_rot(&mut self, id: LogId, base: Offset, extension: &'static str, position: u64) {
+        self.tell_damage(id, (base, extension, position), |path| Damage::Rot { path, position });
+    }
+
+    /// Each place is told of once in a life, `TOLD_MAX` of a log at most.
+    pub(crate) fn tell_damage(
+        &mut self,
+        id: LogId,
+        place: (Offset, &'static str, u64),
+        damage: impl FnOnce(String) -> Damage,
+    ) {
         let Some(log) = self.log_mut(id) else { return };
-        if log.rot_told.len() >= TOLD_MAX || !log.rot_told.insert((base, extension, position)) {
+        if log.rot_told.len() >= TOLD_MAX || !log.rot_told.insert(place) {
             return;
         }
-        let path = format!("{}/{}", log.dir_name().unwrap_or_default(), file_name(base, extension));
-        let (partition, damage) = (log.partition, Damage::Rot { path, position });
-        self.events.push(StoreEvent::Damaged { partition, damage });
+        let path = format!("{}/{}", log.dir_name().unwrap_or_default(), file_name(place.0, place.1));
+        let partition = log.partition;
+        self.events.push(StoreEvent::Damaged { partition, damage: damage(path) });
     }
 
     /// Reads from where the last time entry's offset is to be found, up to the next entry's.

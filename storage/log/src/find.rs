@@ -9,7 +9,7 @@ use crate::index::{Entry, TimeEntry};
 use crate::log::Log;
 use crate::read::{Ask, Need, Outcome, What};
 use crate::store::Store;
-use crate::{FindResult, Found, ReadError, TimeQuery};
+use crate::{FindResult, Found, ReadError, STORED_RECORDS_BYTES_MAX, TimeQuery};
 
 /// A search, and how far it is.
 #[derive(Clone, Debug)]
@@ -66,8 +66,7 @@ impl Store {
 }
 
 impl Log {
-    /// `bytes_max`: what a batch may decompress to.
-    pub(crate) fn find(&self, find: &mut Find, bytes_max: usize) -> Outcome {
+    pub(crate) fn find(&self, find: &mut Find) -> Outcome {
         let done = |found: Option<(WallMs, Offset)>| {
             let found =
                 found.map(|(timestamp, offset)| Found { offset, timestamp, epoch: self.epochs.epoch_of(offset) });
@@ -125,7 +124,7 @@ impl Log {
                 }
                 let length = header.info.bytes;
                 let batch = &batch[..(length as usize).min(batch.len())];
-                let seen = self.seen(&find.state, find.query, &header, batch, (&mut scratch, bytes_max))?;
+                let seen = self.seen(&find.state, find.query, &header, batch, &mut scratch)?;
                 Ok((length, seen, header))
             });
             let Ok((length, seen, header)) = seen else {
@@ -243,7 +242,7 @@ impl Log {
         query: TimeQuery,
         header: &BatchHeader,
         batch: &[u8],
-        (scratch, bytes_max): (&mut Vec<u8>, usize),
+        scratch: &mut Vec<u8>,
     ) -> Result<Option<(WallMs, Offset)>, ()> {
         let least = match (state, query) {
             (_, TimeQuery::At(at)) => at.0,
@@ -254,7 +253,7 @@ impl Log {
             return Ok(None);
         }
         let mut greatest: Option<(WallMs, Offset)> = None;
-        for record in records(batch, scratch, bytes_max).map_err(|_| ())? {
+        for record in records(batch, scratch, STORED_RECORDS_BYTES_MAX).map_err(|_| ())? {
             let record = record.map_err(|_| ())?;
             let offset = Offset(header.base.0 + i64::from(record.offset_delta));
             let timestamp = if header.info.log_append_time {

@@ -13,6 +13,7 @@ pub mod epochs;
 mod files;
 mod find;
 mod fold;
+mod giant;
 pub mod index;
 pub mod inspect;
 mod jobs;
@@ -48,6 +49,10 @@ use ringmain_types::*;
 pub use compaction::{CompactionConfig, CompactionStats};
 pub use entry::LogState;
 pub use store::Store;
+
+/// What the records of a batch may come to that is in a log. Whoever took it in held it against bounds that may have been lowered since
+/// (`socket.request.max.bytes` is a setting), and its CRC says that it is what was taken; so only what a batch can say bounds it.
+pub(crate) const STORED_RECORDS_BYTES_MAX: usize = i32::MAX as usize;
 
 /// What the store needs to know of a topic's configs.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,6 +155,13 @@ pub enum ReadError {
         segment: Offset,
         position: Position,
     },
+    /// A sound batch is larger than the memory for reads: it was taken when there was more.
+    TooLarge {
+        segment: Offset,
+        position: Position,
+        bytes: u32,
+        max: u32,
+    },
     Removed,
 }
 #[derive(Clone, Debug, Default)]
@@ -250,9 +262,21 @@ pub struct Recovery {
 }
 #[derive(Clone, Debug)]
 pub enum Damage {
-    Rot { path: String, position: u64 },
+    Rot {
+        path: String,
+        position: u64,
+    },
+    /// Nothing is wrong with it, but it can't be read with so little memory.
+    TooLarge {
+        path: String,
+        position: u64,
+        bytes: u32,
+        max: u32,
+    },
     Unreadable(DiskError),
-    Stray { path: String },
+    Stray {
+        path: String,
+    },
 }
 
 /// What DescribeProducers shows.

@@ -99,11 +99,13 @@ impl Store {
         let mut reads = Vec::new();
         let mut refused = None;
         let block = u64::from(self.block);
-        for (file, bytes) in files.iter().zip(sizes) {
-            let Some(bytes) = bytes.filter(|bytes| *bytes > 0 && *bytes < 1 << 30) else { continue };
-            let whole = bytes.next_multiple_of(block);
-            let into =
-                pool.take(Account::Background, whole as usize).or_else(|_| pool.take(Account::Cache, whole as usize));
+        let whole = |bytes: u64| bytes.next_multiple_of(block) as usize;
+        let fits = |bytes| pool.fits(Account::Background, whole(bytes)) || pool.fits(Account::Cache, whole(bytes));
+        // One that no memory holds is not waited for.
+        let bytes = sizes.map(|bytes| bytes.filter(|bytes| *bytes < 1 << 30 && fits(*bytes)).unwrap_or(u64::MAX));
+        for (file, bytes) in files.iter().zip(bytes).filter(|(_, bytes)| *bytes > 0 && *bytes < u64::MAX) {
+            let whole = whole(bytes);
+            let into = pool.take(Account::Background, whole).or_else(|_| pool.take(Account::Cache, whole));
             let into = match into {
                 Ok(into) => into,
                 Err(short) => {
@@ -127,7 +129,6 @@ impl Store {
             return;
         }
         // Numbered behind the two opens; an empty index is not read.
-        let bytes = sizes.map(|bytes| bytes.unwrap_or(u64::MAX));
         let steps = vec![Step::lenient(reads), Step::lenient(closes)];
         self.jobs.add(Job::new(DiskClass::Read, steps, Then::IndexRead(id, base, bytes, token)));
         self.start_jobs(now, pool);

@@ -117,6 +117,8 @@ pub(crate) struct Log {
     pub full: bool,
     /// Damaged places that were told of: segment, extension, position.
     pub rot_told: BTreeSet<(Offset, &'static str, u64)>,
+    /// Batches that no memory holds, by segment and position: whether their CRC matches.
+    pub giants: BTreeMap<(Offset, u32), bool>,
     /// Where an index led to no batch.
     pub unsure: Option<Unsure>,
     pub compaction: LogCompaction,
@@ -131,6 +133,13 @@ pub(crate) struct Shared<'a> {
     pub block: u32,
     pub chunk_bytes_max: u32,
     pub segment_bytes_max: u32,
+}
+
+impl Shared<'_> {
+    /// The longest batch that there is memory for, with the rest of its first and last block.
+    fn readable_bytes_max(&self) -> u32 {
+        u32::try_from(self.pool.limit(Account::Cache)).unwrap_or(u32::MAX).saturating_sub(2 * self.block)
+    }
 }
 
 impl Log {
@@ -166,6 +175,7 @@ impl Log {
             jobs: 0,
             full_until: None,
             rot_told: BTreeSet::new(),
+            giants: BTreeMap::new(),
             unsure: None,
             compaction: LogCompaction::default(),
             full: false,
@@ -299,8 +309,10 @@ impl Log {
             return Ok(Appended { base, next, duplicate: true, log_append_time });
         }
         let max = self.config.segment_bytes.min(shared.segment_bytes_max);
-        if info.bytes > max {
-            return Err(AppendError::TooLarge { bytes: info.bytes, max });
+        // Nothing is taken in that could not be read from its file.
+        let readable = shared.readable_bytes_max();
+        if info.bytes > max || leads && info.bytes > readable {
+            return Err(AppendError::TooLarge { bytes: info.bytes, max: max.min(readable) });
         }
         let stamped_at = (leads && self.config.log_append_time).then_some(shared.now.wall);
         let mut info = *info;

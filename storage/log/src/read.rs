@@ -9,13 +9,14 @@ use ringmain_types::*;
 
 use crate::doubt::{Chain, Doubt, in_order};
 use crate::find::Find;
+use crate::giant::Giant;
 use crate::index::SegmentIndex;
 use crate::jobs::{Job, Step, Then};
 use crate::loading::{Indexes, build_index};
 use crate::log::Log;
 use crate::segment::file_name;
 use crate::store::{Doing, Store};
-use crate::{FindResult, ReadAt, ReadError, ReadResult, ReadToken, Slices, StoreEvent};
+use crate::{Damage, FindResult, ReadAt, ReadError, ReadResult, ReadToken, Slices, StoreEvent};
 
 /// Reads that wait or run, for each that may run at once.
 const WAITING_PER_INFLIGHT: usize = 64;
@@ -41,6 +42,17 @@ pub(crate) enum Need {
         /// Where the batch before ends, as far as known: no batch's own checksum tells its base offset.
         follows: Option<Offset>,
     },
+    /// The next piece of it.
+    Giant(Giant),
+}
+
+impl Need {
+    fn base(&self) -> Offset {
+        match self {
+            Need::Index { base } | Need::Bytes { base, .. } => *base,
+            Need::Giant(giant) => giant.base,
+        }
+    }
 }
 
 pub(crate) enum Outcome {
@@ -130,7 +142,7 @@ impl Reads {
                 }
                 Ask::Find(find) => find.restart(),
             }
-            let (Need::Index { base: of } | Need::Bytes { base: of, .. }) = pending.need;
+            let of = pending.need.base();
             pending.stale |= base <= of && of < next;
         }
     }
@@ -353,7 +365,7 @@ impl Store {
             (None, Ask::Read(..)) => Outcome::Done(What::Read(ReadResult::Failed(ReadError::Removed))),
             (None, Ask::Find(_)) => Outcome::Done(What::Find(FindResult::Failed(ReadError::Removed))),
             (Some(log), Ask::Read(at, skipped)) => log.read(at, skipped),
-            (Some(log), Ask::Find(find)) => log.find(find, self.config.limits.frame_bytes_max as usize),
+            (Some(log), Ask::Find(find)) => log.find(find),
         }
     }
 
@@ -378,8 +390,7 @@ impl Store {
         if std::mem::take(&mut pending.stale) {
             return self.read_again(now, pool, token);
         }
-        let (id, need) = (pending.log, pending.need);
-        let (Need::Index { base } | Need::Bytes { base, .. }) = need;
+        let (id, need, base) = (pending.log, pending.need, pending.need.base());
         if self.swapping(id, base) {
             return self.reads.waiting.push_back(token);
         }
@@ -393,34 +404,67 @@ impl Store {
             }
             Need::Index { base } => self.load_index(id, base, Some(token)),
             Need::Bytes { base, from, bytes, whole, build, .. } => {
-                let (file, to) = match self.readable(id, base, from, (bytes, whole, build)) {
-                    // The segment went, or came into memory, meanwhile.
-                    Readable::Nothing => return self.read_again(now, pool, token),
-                    Readable::Closed => return self.open_segment(id, base, token),
-                    Readable::File(file, to) => (file, to),
-                };
-                let block = self.block;
-                let begin = from / block * block;
-                let bytes = to - begin;
-                let mut into = pool.take(Account::Cache, bytes as usize);
-                if let Err(refused) = &into {
-                    self.evict_bytes(pool, refused.wanted);
-                    into = pool.take(Account::Cache, bytes as usize);
-                }
-                match into {
-                    Ok(into) => {
-                        self.cache.missed(bytes);
-                        let read = DiskKind::Read { file, position: u64::from(begin), bytes, into };
-                        self.operate(DiskClass::Read, read, Doing::Read(token));
-                        self.reads.inflight += 1;
-                        self.reads.files.insert(token, (id, file));
-                        if let Some(pending) = self.reads.pending.get_mut(&token) {
-                            pending.position = begin;
-                        }
-                    }
-                    Err(refused) => self.answer_refused(token, refused),
+                self.read_bytes(now, pool, (id, token), (base, from), (bytes, whole, build));
+            }
+            // Whatever is in memory, what is asked is what the file has.
+            Need::Giant(giant) => {
+                self.read_bytes(now, pool, (id, token), (base, giant.at), (giant.left(), false, true));
+            }
+        }
+    }
+
+    /// From this batch on, or from within it.
+    fn read_bytes(
+        &mut self,
+        now: Now,
+        pool: &mut Pool,
+        (id, token): (LogId, ReadToken),
+        (base, from): (Offset, u32),
+        (bytes, whole, build): (u32, bool, bool),
+    ) {
+        let (file, to) = match self.readable(id, base, from, (bytes, whole, build)) {
+            // The segment went, or came into memory, meanwhile.
+            Readable::Nothing => return self.read_again(now, pool, token),
+            Readable::Closed => return self.open_segment(id, base, token),
+            Readable::File(file, to) => (file, to),
+        };
+        let begin = from / self.block * self.block;
+        let length = to - begin;
+        if whole && !pool.fits(Account::Cache, length as usize) {
+            let giant = Giant::new(base, from, bytes);
+            if let Some(sound) = self.log(id).and_then(|log| log.giants.get(&(base, from)).copied()) {
+                return self.giant_known(now, pool, (id, token), giant, sound);
+            }
+            if let Some(pending) = self.reads.pending.get_mut(&token) {
+                pending.need = Need::Giant(giant);
+            }
+            return self.read_bytes(now, pool, (id, token), (base, from), (bytes, false, true));
+        }
+        let mut into = pool.take(Account::Cache, length as usize);
+        if let Err(refused) = &into {
+            self.evict_bytes(pool, refused.wanted);
+            into = pool.take(Account::Cache, length as usize);
+        }
+        match into {
+            Ok(into) => {
+                self.cache.missed(length);
+                let read = DiskKind::Read { file, position: u64::from(begin), bytes: length, into };
+                self.operate(DiskClass::Read, read, Doing::Read(token));
+                self.reads.inflight += 1;
+                self.reads.files.insert(token, (id, file));
+                if let Some(pending) = self.reads.pending.get_mut(&token) {
+                    pending.position = begin;
                 }
             }
+            Err(refused) => self.answer_refused(token, refused),
+        }
+    }
+
+    /// The read goes on with this, before others.
+    pub(crate) fn read_on(&mut self, token: ReadToken, need: Need) {
+        if let Some(pending) = self.reads.pending.get_mut(&token) {
+            (pending.need, pending.steps) = (need, pending.steps + 1);
+            self.reads.waiting.push_front(token);
         }
     }
 
@@ -449,6 +493,16 @@ impl Store {
         | What::Find(FindResult::Failed(ReadError::Rot { segment, position })) = what
         {
             self.tell_rot(log, segment, "log", position.0.into());
+        }
+        if let What::Read(ReadResult::Failed(ReadError::TooLarge { segment, position, bytes, max }))
+        | What::Find(FindResult::Failed(ReadError::TooLarge { segment, position, bytes, max })) = what
+        {
+            self.tell_damage(log, (segment, "log", position.0.into()), |path| Damage::TooLarge {
+                path,
+                position: position.0.into(),
+                bytes,
+                max,
+            });
         }
         self.events.push(match what {
             What::Read(result) => StoreEvent::Read { log, token, result },
@@ -515,7 +569,7 @@ impl Store {
         self.reads.files.remove(&token);
         let Some(pending) = self.reads.pending.get(&token) else { return };
         let (id, need, begin) = (pending.log, pending.need, pending.position);
-        let Need::Bytes { base, from, bytes: asked, whole, build, follows } = need else { return };
+        let base = need.base();
         let here = self.log(id).is_some_and(|log| log.segment(base).is_some() || log.sealed.contains_key(&base));
         let read = match result {
             Ok(DiskOk::Read(read)) => read,
@@ -523,6 +577,12 @@ impl Store {
             _ if !here => return self.read_again(now, pool, token),
             Err(error) => return self.read_failed(token, ReadError::Disk(error)),
             Ok(_) => return self.read_again(now, pool, token),
+        };
+        let (from, asked, whole, build, follows) = match need {
+            Need::Bytes { from, bytes, whole, build, follows, .. } => (from, bytes, whole, build, follows),
+            Need::Giant(_) if !here => return self.read_again(now, pool, token),
+            Need::Giant(giant) => return self.giant_read(now, pool, (id, token), giant, (begin, &read)),
+            Need::Index { .. } => return,
         };
         let believed = match self.believe(id, base, (from, follows), begin, read) {
             // As many as it says that it has were asked for: what is known to begin behind it came in between.
@@ -535,12 +595,8 @@ impl Store {
             Ok((data, wanted)) => {
                 if data.is_empty() {
                     // The first batch is longer than what was read.
-                    if let Some(pending) = self.reads.pending.get_mut(&token) {
-                        pending.steps += 1;
-                        pending.need = Need::Bytes { base, from, bytes: wanted, whole: true, build, follows };
-                        self.reads.waiting.push_front(token);
-                    }
-                    return;
+                    let need = Need::Bytes { base, from, bytes: wanted, whole: true, build, follows };
+                    return self.read_on(token, need);
                 }
                 if !build {
                     self.cache_insert(pool, id, base, from, data);

@@ -503,7 +503,9 @@ impl World {
 
     fn damaged(&mut self, damage: &Damage) {
         match damage {
-            Damage::Rot { path, .. } | Damage::Stray { path } => self.ledger.named(path),
+            Damage::Rot { path, .. } | Damage::TooLarge { path, .. } | Damage::Stray { path } => {
+                self.ledger.named(path)
+            }
             Damage::Unreadable(error) => self.ledger.named(&error.path),
         }
     }

@@ -102,7 +102,9 @@ impl Shard {
         if batches.infos.iter().all(|info| info.codec == codec) {
             return Ok(batches);
         }
-        let bytes_max = self.config.limits.frame_bytes_max as usize;
+        let limits = &self.config.limits;
+        // As much as the check lets pass, whatever frames are bound to.
+        let bytes_max = limits.frame_bytes_max.max(limits.batch_decompressed_bytes_max) as usize;
         let encoded = recode(&batches, codec, config.compression_level, &mut self.scratch, bytes_max)
             .map_err(|error| spoiled(&error))?;
         self.scratch = Vec::new();

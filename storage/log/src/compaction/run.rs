@@ -9,6 +9,7 @@ use ringmain_types::*;
 
 use super::key_map::KeyMap;
 use super::{CompactionConfig, Part, Work};
+use crate::STORED_RECORDS_BYTES_MAX;
 use crate::doubt::in_order;
 use crate::index::{IndexedBatch, SegmentIndex};
 use crate::jobs::{Got, Job, Step, Then};
@@ -113,8 +114,8 @@ impl Input {
         Input { part, file, opened: false, read_to: 0, buffer: Vec::new(), taken: 0, position: 0, next }
     }
 
-    /// Length of the next batch when it is there whole; an error when what is there is none.
-    fn whole(&self) -> Result<Option<usize>, ()> {
+    /// Length of the next batch when it is there whole; an error when what is there is none, or longer than `most`.
+    fn whole(&self, most: u64) -> Result<Option<usize>, ()> {
         let bytes = &self.buffer[self.taken..];
         if bytes.len() < HEADER_BYTES {
             return Ok(None);
@@ -122,7 +123,11 @@ impl Input {
         let header = BatchHeader::parse(bytes).map_err(|_| ())?;
         let length = header.info.bytes;
         let fits = self.position.checked_add(length).is_some_and(|end| end <= self.part.bytes);
-        if !fits || !in_order(Some(self.next), true, &header) || header.next() > self.part.next {
+        if !fits
+            || u64::from(length) > most
+            || !in_order(Some(self.next), true, &header)
+            || header.next() > self.part.next
+        {
             return Err(());
         }
         Ok(Some(length as usize).filter(|length| *length <= bytes.len()))
@@ -205,12 +210,12 @@ impl Run {
     }
 
     /// A batch's keys; false when there is no room for all of them.
-    fn map_batch(&mut self, batch: &[u8], header: &BatchHeader, bytes_max: usize) -> Result<bool, ()> {
+    fn map_batch(&mut self, batch: &[u8], header: &BatchHeader) -> Result<bool, ()> {
         if header.next() <= self.from || header.info.control {
             self.mapped_to = self.mapped_to.max(header.next());
             return Ok(true);
         }
-        for record in records(batch, &mut self.scratch, bytes_max).map_err(|_| ())? {
+        for record in records(batch, &mut self.scratch, STORED_RECORDS_BYTES_MAX).map_err(|_| ())? {
             let record = record.map_err(|_| ())?;
             let offset = Offset(header.base.0.saturating_add(i64::from(record.offset_delta)));
             if offset < self.from {
@@ -233,7 +238,6 @@ impl Run {
         batch: &[u8],
         header: &BatchHeader,
         keeps: bool,
-        bytes_max: usize,
     ) -> Result<(Option<Vec<u8>>, u64, bool), ()> {
         // Whether a marker may go is a transaction's business.
         if header.info.control {
@@ -255,7 +259,8 @@ impl Run {
         // A marker counts down from the compaction that applied it.
         let horizon = WallMs(wall.0.saturating_add(self.config.delete_retention_ms));
         let horizon = (header.next() <= mapped_to).then_some(horizon);
-        match filter(batch, horizon, (&mut self.scratch, bytes_max), &mut keep).map_err(|_| ())? {
+        let scratch = (&mut self.scratch, STORED_RECORDS_BYTES_MAX);
+        match filter(batch, horizon, scratch, &mut keep).map_err(|_| ())? {
             Filtered::Whole => Ok((Some(batch.to_vec()), removed, false)),
             Filtered::Part { bytes, .. } => Ok((Some(bytes), removed, true)),
             Filtered::Nothing if keeps => {
@@ -290,8 +295,6 @@ impl Store {
     }
 
     fn map_step(&mut self, pool: &mut Pool, bytes: u32, run: &mut Run) -> Went {
-        let bytes_max =
-            self.config.limits.batch_decompressed_bytes_max.max(self.config.limits.frame_bytes_max) as usize;
         let mut budget = i64::from(bytes);
         loop {
             let Some(part) = run.to_map.front().copied() else { return self.mapped(run, true) };
@@ -306,7 +309,7 @@ impl Store {
                     let batch = &input.buffer[input.taken..input.taken + length];
                     let Ok(header) = checked(batch) else { return self.does_not_check(run, input) };
                     run.scratch.clear();
-                    let Ok(fits) = run.map_batch(batch, &header, bytes_max) else {
+                    let Ok(fits) = run.map_batch(batch, &header) else {
                         return self.does_not_check(run, input);
                     };
                     budget -= length as i64 + run.scratch.len() as i64;
@@ -337,9 +340,7 @@ impl Store {
     }
 
     fn copy_step(&mut self, pool: &mut Pool, bytes: u32, run: &mut Run) -> Went {
-        let limits = &self.config.limits;
-        let bytes_max = limits.batch_decompressed_bytes_max.max(limits.frame_bytes_max) as usize;
-        let gather = limits.gather_bytes_max;
+        let gather = self.config.limits.gather_bytes_max;
         let mut budget = i64::from(bytes);
         loop {
             let Some(group) = run.groups.front() else {
@@ -362,7 +363,7 @@ impl Store {
                     self.close_input(run);
                     run.copying += 1;
                 }
-                Fed::Batch(length) => match self.copy_batch(run, length, last_part, bytes_max) {
+                Fed::Batch(length) => match self.copy_batch(run, length, last_part) {
                     Ok(spent) => budget -= spent,
                     Err(went) => return went,
                 },
@@ -373,7 +374,7 @@ impl Store {
         }
     }
 
-    fn copy_batch(&mut self, run: &mut Run, length: usize, last_part: bool, bytes_max: usize) -> Result<i64, Went> {
+    fn copy_batch(&mut self, run: &mut Run, length: usize, last_part: bool) -> Result<i64, Went> {
         let Some(mut input) = run.input.take() else { return Err(Went::Over) };
         let batch = &input.buffer[input.taken..input.taken + length];
         let Ok(header) = checked(batch) else { return Err(self.does_not_check(run, input)) };
@@ -384,7 +385,7 @@ impl Store {
         let remembered =
             header.info.producer.is_some_and(|producer| log.producers.ends_with(producer.id, header.last()));
         run.scratch.clear();
-        let Ok((left, removed, changed)) = run.filter_batch(batch, &header, ends || remembered, bytes_max) else {
+        let Ok((left, removed, changed)) = run.filter_batch(batch, &header, ends || remembered) else {
             return Err(self.does_not_check(run, input));
         };
         input.take(length, header.next());
@@ -425,7 +426,8 @@ impl Store {
             // One that was cut off at a batch's end, else.
             return if input.next == part.next { Fed::End } else { Fed::Stop(self.give_up(run)) };
         }
-        match input.whole() {
+        // A damaged length must not fill the memory; and a batch that no reader could have is left as it is.
+        match input.whole(pool.limit(Account::Cache)) {
             Ok(Some(length)) => return Fed::Batch(length),
             Ok(None) => {}
             Err(()) => return Fed::Stop(self.give_up(run)),

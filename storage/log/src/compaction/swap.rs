@@ -120,6 +120,7 @@ impl Store {
             cached.extend(firsts.map(|(at, cached)| (*at, cached.order)));
         }
         cached.iter().for_each(|(at, _)| drop(log.cache.remove(at)));
+        log.giants.retain(|(of, _), _| *of < base || *of >= next);
         let (bytes, memory) = (output.bytes(), index_bytes(&output.index));
         let segment = SealedSegment {
             base,

@@ -152,3 +152,18 @@ fn a_segment_that_was_cut_off_is_not_recovered_from() {
         assert_eq!((named, *position), (&path, cut as u64));
     }
 }
+
+/// An index that no memory holds is not waited for.
+#[test]
+fn an_index_that_got_too_long_is_made_anew() {
+    for extension in [".index", ".timeindex"] {
+        let mut world = stopped();
+        let (path, _) = file(&world, extension);
+        let (sound, _) = said(&mut world);
+        let mut bytes = world.disk.paths()[&path].clone();
+        bytes.resize(1 << 20, 0);
+        world.disk.replace(&path, &bytes);
+        let (now, _) = said(&mut world);
+        assert!(now == sound, "{extension}");
+    }
+}

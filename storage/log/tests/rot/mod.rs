@@ -1,6 +1,7 @@
 //! A bit of a file turns while nobody looks. What rotted is named and never served; all else is.
 
 mod cut;
+mod giant;
 mod neighbours;
 
 use std::collections::BTreeSet;
