@@ -16,6 +16,8 @@ use crate::segment::file_name;
 use crate::store::Store;
 use crate::{Damage, ReadToken, StoreEvent};
 
+/// Places that are no batch, met while an index is proved; with more it is not.
+const UNSURE_MAX: usize = 8;
 /// With so many entries that do not hold a sealed segment's index is made anew.
 const DISTRUSTED_MAX: usize = 8;
 
@@ -65,17 +67,20 @@ pub(crate) struct Proving {
     whole: bool,
     /// Not there up to the next entry: that one may be what does not hold.
     wide: bool,
+    /// Entries that led to no batch.
+    unsure: usize,
 }
 
 impl Proving {
     pub fn new(index: SegmentIndex, memory: usize, token: Option<ReadToken>) -> Proving {
-        Proving { index, memory, token, from: 0, to: 0, whole: false, wide: false }
+        Proving { index, memory, token, from: 0, to: 0, whole: false, wide: false, unsure: 0 }
     }
 }
 
 impl Log {
     /// A sealed segment's index is made anew by reading on from its begin; until then the segment counts as young.
     pub(crate) fn index_anew(&mut self, base: Offset) {
+        self.unsure.take_if(|unsure| unsure.base == base);
         if let Some(segment) = self.sealed.get_mut(&base) {
             segment.index = Some(SegmentIndex::new(base, i32::MAX as u32));
             segment.built_to = Some((0, base));
@@ -236,7 +241,10 @@ impl Store {
                 self.prove_index(now, pool, at, proving);
             }
             Proof::Unsure(number) => {
-                if proving.index.distrust(Entry::Offset(number)) > DISTRUSTED_MAX {
+                // One less to go by each time.
+                proving.index.pass_over(Entry::Offset(number));
+                proving.unsure += 1;
+                if proving.unsure > UNSURE_MAX {
                     return self.index_proven(now, pool, at, proving);
                 }
                 if let Some(log) = self.log_mut(id) {
@@ -271,7 +279,11 @@ impl Store {
         let Some((number, _)) = log.index_of(base).and_then(|index| index.offsets().leads_to(Position(from))) else {
             return false;
         };
-        log.index_mut(base).map(|index| index.distrust(Entry::Offset(number)));
+        // Whether the entry is wrong or the batch is damaged is not known yet. If it is the batch, an index that is made anew would end
+        // there; so it does not count against this one.
+        if let Some(index) = log.index_mut(base) {
+            index.pass_over(Entry::Offset(number));
+        }
         log.unsure = Some(Unsure { base, number, position: from });
         self.begin_anew(token);
         true
@@ -288,6 +300,7 @@ impl Store {
         let Some(unsure) = log.unsure.take_if(|unsure| walked(unsure)) else { return };
         if !positions.contains(&unsure.position) {
             self.tell_entry(id, base, Entry::Offset(unsure.number));
+            self.distrust(id, Doubt { base, entry: Entry::Offset(unsure.number) });
         }
     }
 }

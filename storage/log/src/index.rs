@@ -33,6 +33,8 @@ pub struct SegmentIndex {
     /// A full index takes no more: `segment.index.bytes` in whole entries; one of the time index is kept for the seal.
     offset_entries_max: usize,
     time_entries_max: usize,
+    /// Entries that were found not to hold.
+    wrong: usize,
 }
 
 /// What an index decides the next entry by, besides the entries it has.
@@ -61,6 +63,7 @@ impl SegmentIndex {
             max,
             offset_entries_max: index_bytes / OFFSET_ENTRY_BYTES,
             time_entries_max: index_bytes / TIME_ENTRY_BYTES,
+            wrong: 0,
         }
     }
 
@@ -140,13 +143,22 @@ impl SegmentIndex {
         (entry.map_or(Position(0), |entry| self.offsets.floor(entry.last)), entry)
     }
 
-    /// Entries that were found not to hold are no longer gone by. How many there are now.
+    /// An entry was found not to hold: it is no longer gone by. How many such there are now.
     pub fn distrust(&mut self, entry: Entry) -> usize {
-        match entry {
-            Entry::Offset(number) => distrust(&mut self.offsets.bad, number),
-            Entry::Time(number) => distrust(&mut self.times.bad, number),
+        self.pass_over(entry);
+        self.wrong += 1;
+        self.wrong
+    }
+
+    /// An entry is no longer gone by, though what it leads to may be what is damaged: that says nothing of the index.
+    pub fn pass_over(&mut self, entry: Entry) {
+        let (bad, number) = match entry {
+            Entry::Offset(number) => (&mut self.offsets.bad, number),
+            Entry::Time(number) => (&mut self.times.bad, number),
+        };
+        if let Err(at) = bad.binary_search(&number) {
+            bad.insert(at, number);
         }
-        self.offsets.bad.len() + self.times.bad.len()
     }
 
     /// The segment's largest timestamp and the last offset of the first batch that has it; none when no batch has a timestamp.
@@ -179,12 +191,6 @@ pub struct TimeEntry {
     pub last: Offset,
 }
 
-fn distrust(bad: &mut Vec<usize>, number: usize) {
-    if let Err(at) = bad.binary_search(&number) {
-        bad.insert(at, number);
-    }
-}
-
 /// The last one before `above` that is gone by.
 fn trusted(bad: &[usize], above: usize) -> Option<usize> {
     (0..above).rev().find(|number| bad.binary_search(number).is_err())
@@ -195,7 +201,7 @@ fn trusted(bad: &[usize], above: usize) -> Option<usize> {
 pub struct OffsetIndex {
     base: Offset,
     entries: Vec<(u32, u32)>,
-    /// Numbers of entries that do not hold, rising.
+    /// Numbers of entries that are not gone by, rising.
     bad: Vec<usize>,
 }
 
@@ -307,7 +313,7 @@ impl OffsetIndex {
 pub struct TimeIndex {
     base: Offset,
     entries: Vec<(i64, u32)>,
-    /// Numbers of entries that do not hold, rising.
+    /// Numbers of entries that are not gone by, rising.
     bad: Vec<usize>,
 }
 
