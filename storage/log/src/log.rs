@@ -404,3 +404,73 @@ impl Log {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ringmain_batch::{Builder, CheckRules, Codec, check};
+
+    use super::*;
+    use crate::segment::SEGMENT_BYTES_MAX;
+    use crate::{FlushMode, LogConfig};
+
+    /// One batch of exactly so many bytes.
+    fn batch(bytes: usize) -> CheckedBatches {
+        let encoded = |value: usize| {
+            let mut builder = Builder::new(Codec::None, None);
+            builder.push(WallMs(1), None, Some(&vec![7; value]), &[]);
+            builder.encode()
+        };
+        let value = (0..bytes).rev().find(|value| encoded(*value).len() == bytes).expect("such a value");
+        let rules = CheckRules {
+            batch_bytes_max: 1 << 20,
+            compacted: false,
+            decompressed_bytes_max: 1 << 20,
+            timestamps: (WallMs(i64::MIN), WallMs(i64::MAX)),
+            log_append_time: false,
+            now: WallMs(1),
+        };
+        check(Buf::copy_of(&encoded(value)), &rules).expect("a good batch")
+    }
+
+    /// Positions in indexes have 31 bits, whatever a topic asks for.
+    #[test]
+    fn a_segment_is_over_before_a_batch_would_cross_what_positions_can_say() {
+        let limits = Limits { segment_bytes_max: SEGMENT_BYTES_MAX, ..Limits::tiny() };
+        for segment_bytes in [i32::MAX as u32, u32::MAX] {
+            let config = LogConfig {
+                segment_bytes,
+                segment_ms: u64::MAX,
+                segment_jitter_ms: 0,
+                segment_index_bytes: 1 << 20,
+                index_interval_bytes: 4096,
+                retention_bytes: -1,
+                retention_ms: -1,
+                delete: true,
+                compaction: None,
+                log_append_time: false,
+                producer_expiration_ms: u64::MAX,
+                flush: FlushMode::Group,
+                reserve_bytes: 0,
+            };
+            let now = Now { mono: Instant(1), wall: WallMs(1) };
+            let mut pool = Pool::new(ShardId(0), &limits);
+            let id = LogId { slot: 0, generation: 0 };
+            let partition = Partition { topic: TopicId(1), index: PartitionIndex(0) };
+            let mut log = Log::new(id, partition, "t-0", config, &limits, now);
+            // All but the last block is there.
+            let left = 4096 - 1;
+            log.active_mut().end = SEGMENT_BYTES_MAX - left;
+            let mut append = |log: &mut Log, bytes: u32| {
+                let (block, chunk_bytes_max) = (limits.block_bytes, 4096);
+                let segment_bytes_max = limits.segment_bytes_max;
+                let mut shared = Shared { now, pool: &mut pool, block, chunk_bytes_max, segment_bytes_max };
+                log.append(&mut shared, &batch(bytes as usize), &AppendAs::Leader { epoch: LeaderEpoch(0) }).unwrap()
+            };
+            append(&mut log, left - 100);
+            append(&mut log, 100);
+            assert_eq!((log.open.len(), log.active().end), (1, SEGMENT_BYTES_MAX), "it takes all that it can");
+            let appended = append(&mut log, 100);
+            assert_eq!((log.open.len(), log.active().base, log.active().end), (2, appended.base, 100));
+        }
+    }
+}

@@ -23,7 +23,7 @@ use crate::jobs::{Job, Step, Then};
 use crate::log::{Dir, Log, Phase};
 use crate::producer::ProducerState;
 use crate::scan::{ScanError, Scanner};
-use crate::segment::{OpenSegment, Rolled, SealedSegment, SegmentFile, file_name, parse_file_name};
+use crate::segment::{OpenSegment, Rolled, SealedSegment, SegmentFile, file_name, parse_file_name, segment_bytes};
 use crate::snapshot;
 use crate::store::Store;
 use crate::{Damage, Recovery, StoreEvent};
@@ -639,7 +639,7 @@ fn look_at_files(log: &mut Log, recovering: &mut Recovering, entries: &[Entry], 
             }
             continue;
         }
-        let bytes = u32::try_from(*bytes).unwrap_or(u32::MAX);
+        let bytes = segment_bytes(*bytes);
         log.sealed.insert(
             *base,
             SealedSegment {
@@ -708,7 +708,7 @@ fn plan_scan(recovering: &mut Recovering, entries: &[Entry]) {
     for (at, (base, bytes)) in sealed.iter().enumerate() {
         let next = sealed.get(at + 1).map_or(first_open, |(next, _)| *next);
         if next > state.start && snapshot.is_none_or(|snapshot| next > snapshot) {
-            let bytes = u32::try_from(*bytes).unwrap_or(u32::MAX);
+            let bytes = segment_bytes(*bytes);
             recovering.stretches.push_back(Stretch { base: *base, file: None, bytes, open: None });
         }
     }

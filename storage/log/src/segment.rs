@@ -12,6 +12,9 @@ use crate::checkpoint::Written;
 use crate::chunk::Chunk;
 use crate::index::{IndexedBatch, SegmentIndex};
 
+/// Indexes hold positions of 31 bits; no segment was ever longer.
+pub(crate) const SEGMENT_BYTES_MAX: u32 = i32::MAX as u32;
+
 /// Whether an open segment has its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentFile {
@@ -236,6 +239,11 @@ pub(crate) struct SealedSegment {
     pub built_to: Option<(u32, Offset)>,
     /// The journal says so, durably: until then it needs the file.
     pub declared: bool,
+}
+
+/// How much of a sealed segment's file may be the segment: what got longer than one can be holds no batch behind that.
+pub(crate) fn segment_bytes(file_bytes: u64) -> u32 {
+    u32::try_from(file_bytes).unwrap_or(u32::MAX).min(SEGMENT_BYTES_MAX)
 }
 
 /// `<20 digits>.log` and so on.
