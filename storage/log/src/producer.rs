@@ -206,9 +206,13 @@ impl ProducerState {
         }
     }
 
-    /// Whether what is known of a producer ends with the batch that ends at `last`: its sequence must outlive its records.
-    pub fn ends_with(&self, id: ProducerId, last: Offset) -> bool {
-        self.entries.get(&id).is_some_and(|entry| entry.last_offset() == last)
+    /// Whether a retry can be told by the batch that ends at `last`: its sequence must outlive its records, or who makes the state anew
+    /// from the batches would not know it. When nothing that is remembered is below `flushed`, a crash may leave an older one the newest.
+    pub fn needs(&self, id: ProducerId, last: Offset, flushed: Offset) -> bool {
+        let Some(entry) = self.entries.get(&id) else { return false };
+        let remembered = entry.remembered();
+        remembered.iter().any(|batch| batch.last_offset() == last)
+            || remembered.first().is_some_and(|oldest| last < oldest.base && oldest.base >= flushed)
     }
 
     pub fn len(&self) -> usize {

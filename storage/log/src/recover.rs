@@ -416,8 +416,9 @@ impl Store {
         let Some(log) = self.log_any_mut(id) else { return };
         log.jobs -= 1;
         let Some((log, mut recovering)) = self.recovery(id.slot) else { return };
-        // From a compacted log a producer's last batch alone can be made anew: what it sends again would be refused. A disk may read it
-        // another time; one that reads and does not check never will, and is made anew as far as that goes.
+        // From a compacted log only the last batches of those can be made anew who were known when it was compacted (and of a log that an
+        // earlier version compacted, one each: of those before it a retry would be refused). A disk may read it another time; one that
+        // reads and does not check never will, and is made anew as far as that goes.
         let load = recovering.loads.front().filter(|_| recovering.stage == Stage::Loading);
         let derived = load.is_some_and(|load| !(recovering.state.holes && matches!(load.what, Loaded::Snapshot(_))));
         let read = match (Store::ok(&mut got, 0), error) {

@@ -383,7 +383,7 @@ impl Store {
         // A segment ends with its last offset, or readers would wait for ever in front of a gap; and it is never empty.
         let ends = last_part && input.position + length as u32 >= input.part.bytes;
         let remembered =
-            header.info.producer.is_some_and(|producer| log.producers.ends_with(producer.id, header.last()));
+            header.info.producer.is_some_and(|producer| log.producers.needs(producer.id, header.last(), log.flushed));
         run.scratch.clear();
         let Ok((left, removed, changed)) = run.filter_batch(batch, &header, ends || remembered) else {
             return Err(self.does_not_check(run, input));

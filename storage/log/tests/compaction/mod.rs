@@ -572,3 +572,57 @@ fn a_full_disk_only_delays_it() {
     }
     bench.read_all();
 }
+
+/// Who makes producers anew from the batches, for want of a snapshot, knows the same retries.
+#[test]
+fn retries_are_told_though_the_snapshots_are_lost() {
+    let mut bench = Bench::new(9, 12);
+    bench.world.settle();
+    bench.world.create(bench.p, "latest-0");
+    let id = 77;
+    let of = |sequence: i32| {
+        let first = Sequence(sequence);
+        let producer = Producer { id: ProducerId(id), epoch: ProducerEpoch(0), first, last: first };
+        let mut builder = Builder::new(Codec::None, Some(producer));
+        builder.push(WallMs(1_000_000), Some(b"one"), Some(&[sequence as u8; 50]), &[]);
+        checked(builder.encode())
+    };
+    let mut appended = Vec::new();
+    for sequence in 0..9 {
+        appended.push(bench.world.append(bench.p, &of(sequence)).unwrap());
+        bench.world.settle();
+        let at = bench.world.now.wall.0;
+        let (timestamp, headers) = (1_000_000, vec![0]);
+        let written = Written { key: b"one".to_vec(), value: Some(vec![sequence as u8; 50]), timestamp, headers, at };
+        bench.written.insert(appended[sequence as usize].base.0, written);
+        bench.append();
+        bench.world.settle();
+    }
+    // A key that lives on, so that all of those are dead.
+    bench
+        .world
+        .append(bench.p, &{
+            let mut builder = Builder::new(Codec::None, None);
+            builder.push(WallMs(1_000_000), Some(b"one"), Some(b"last"), &[]);
+            checked(builder.encode())
+        })
+        .unwrap();
+    bench.written.clear();
+    for _ in 0..120 {
+        bench.append();
+        bench.world.settle();
+    }
+    bench.compact();
+    assert!(bench.world.store.compaction().records_removed > 50);
+    for path in bench.world.disk.paths().keys().filter(|path| path.ends_with(".snapshot")) {
+        bench.world.disk.lose(path);
+    }
+    bench.world.kill();
+    bench.world.recover_and_check();
+    for sequence in 4..9 {
+        let again = bench.world.append(bench.p, &of(sequence)).unwrap();
+        assert!(again.duplicate && again.base == appended[sequence as usize].base, "{sequence}: {again:?}");
+    }
+    let next = bench.world.append(bench.p, &of(9)).unwrap();
+    assert!(!next.duplicate);
+}
