@@ -115,3 +115,53 @@ pub(super) fn plan_scan(recovering: &mut Recovering, entries: &[Entry]) {
         recovering.stretches.push_back(stretch);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{LogState, SegmentState};
+    use crate::segment::SEGMENT_BYTES_MAX;
+    use crate::{FlushMode, LogConfig};
+
+    /// No position could name what lies behind; a reader that comes there finds no batch.
+    #[test]
+    fn of_a_file_that_is_longer_than_a_segment_can_be_no_more_is_looked_at() {
+        let partition = Partition { topic: TopicId(1), index: PartitionIndex(0) };
+        let config = LogConfig {
+            segment_bytes: 1 << 20,
+            segment_ms: u64::MAX,
+            segment_jitter_ms: 0,
+            segment_index_bytes: 1 << 20,
+            index_interval_bytes: 4096,
+            retention_bytes: -1,
+            retention_ms: -1,
+            delete: true,
+            compaction: None,
+            log_append_time: false,
+            producer_expiration_ms: u64::MAX,
+            flush: FlushMode::Group,
+            reserve_bytes: 0,
+        };
+        let now = Now { mono: Instant(1), wall: WallMs(1) };
+        let id = LogId { slot: 0, generation: 0 };
+        let mut log = Log::new(id, partition, "t-0", config, &Limits::tiny(), now);
+        let mut recovering = Recovering::new(LogState {
+            partition,
+            dir: Some("t-0".to_owned()),
+            start: Offset(0),
+            epochs: Vec::new(),
+            segments: vec![SegmentState { base: Offset(9), written_to: 0, inline: Vec::new(), next: Offset(9) }],
+            sealed: true,
+            checkpoint: None,
+            holes: false,
+        });
+        for bytes in [4 << 30, (4 << 30) + 100, u64::MAX] {
+            let entries = [Entry { name: file_name(Offset(0), "log"), bytes, directory: false }];
+            look_at_files(&mut log, &mut recovering, &entries, "t-0");
+            assert_eq!(log.sealed[&Offset(0)].bytes, SEGMENT_BYTES_MAX);
+            recovering.stretches.clear();
+            plan_scan(&mut recovering, &entries);
+            assert_eq!(recovering.stretches[0].bytes, SEGMENT_BYTES_MAX);
+        }
+    }
+}
