@@ -70,15 +70,7 @@ fn batch(number: u32) -> CheckedBatches {
         let value = vec![number as u8; 60 + 10 * (number % 5) as usize];
         builder.push(WallMs(i64::from(number) * 10), Some(&[(number % 3) as u8, record as u8]), Some(&value), &[]);
     }
-    let rules = CheckRules {
-        batch_bytes_max: 1 << 20,
-        compacted: false,
-        decompressed_bytes_max: 1 << 20,
-        timestamps: (WallMs(i64::MIN), WallMs(i64::MAX)),
-        log_append_time: false,
-        now: WallMs(0),
-    };
-    check(Buf::copy_of(&builder.encode()), &rules).expect("a good batch")
+    check(Buf::copy_of(&builder.encode()), &CheckRules::lenient(1 << 20)).expect("a good batch")
 }
 
 /// One life of a store.

@@ -260,15 +260,7 @@ impl Bench {
 }
 
 fn checked(batch: Vec<u8>) -> CheckedBatches {
-    let rules = CheckRules {
-        batch_bytes_max: 1 << 20,
-        compacted: true,
-        decompressed_bytes_max: 1 << 20,
-        timestamps: (WallMs(i64::MIN), WallMs(i64::MAX)),
-        log_append_time: false,
-        now: WallMs(0),
-    };
-    check(Buf::copy_of(&batch), &rules).expect("a good batch")
+    check(Buf::copy_of(&batch), &CheckRules { compacted: true, ..CheckRules::lenient(1 << 20) }).expect("a good batch")
 }
 
 #[test]

@@ -95,15 +95,7 @@ pub fn batch(records: u32, bytes: usize, fill: u8, at: i64, producer: Option<Pro
         builder.push(WallMs(at + i64::from(n)), Some(&n.to_be_bytes()), Some(&value), &[]);
     }
     let encoded = builder.encode();
-    let rules = CheckRules {
-        batch_bytes_max: 1 << 20,
-        compacted: false,
-        decompressed_bytes_max: 1 << 20,
-        timestamps: (WallMs(i64::MIN), WallMs(i64::MAX)),
-        log_append_time: false,
-        now: WallMs(at),
-    };
-    check(Buf::copy_of(&encoded), &rules).expect("a good batch")
+    check(Buf::copy_of(&encoded), &CheckRules::lenient(1 << 20)).expect("a good batch")
 }
 
 impl World {

@@ -11,15 +11,8 @@ pub const RECORDS: i64 = 160;
 fn keyed(key: &str, fill: u8, at: i64) -> CheckedBatches {
     let mut builder = Builder::new(Codec::None, None);
     builder.push(WallMs(at), Some(key.as_bytes()), Some(&[fill; 90]), &[]);
-    let rules = CheckRules {
-        batch_bytes_max: 1 << 20,
-        compacted: true,
-        decompressed_bytes_max: 1 << 20,
-        timestamps: (WallMs(i64::MIN), WallMs(i64::MAX)),
-        log_append_time: false,
-        now: WallMs(0),
-    };
-    check(Buf::copy_of(&builder.encode()), &rules).expect("a good batch")
+    check(Buf::copy_of(&builder.encode()), &CheckRules { compacted: true, ..CheckRules::lenient(1 << 20) })
+        .expect("a good batch")
 }
 
 /// As `stopped`, of a log whose every third record is of a key of its own, and all others of one.

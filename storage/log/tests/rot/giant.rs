@@ -1,5 +1,8 @@
 //! A batch's length is under no checksum. One that says more than all memory for reads is read all the same, and judged.
 
+use ringmain_batch::{Builder, CheckRules, Codec, check};
+use ringmain_buffer::Buf;
+
 use super::*;
 
 const CACHE: usize = Account::Cache as usize;
@@ -101,19 +104,11 @@ fn a_search_does_not_depend_on_how_large_frames_may_be_now() {
     world.settle();
     let p = partition(7, 0);
     let id = world.create(p, "orders-0");
-    let mut builder = ringmain_batch::Builder::new(ringmain_batch::Codec::Zstd, None);
+    let mut builder = Builder::new(Codec::Zstd, None);
     for n in 0..40 {
         builder.push(WallMs(1_000_000 + n), None, Some(&[7; 200]), &[]);
     }
-    let rules = ringmain_batch::CheckRules {
-        batch_bytes_max: 1 << 20,
-        compacted: false,
-        decompressed_bytes_max: 1 << 20,
-        timestamps: (WallMs(i64::MIN), WallMs(i64::MAX)),
-        log_append_time: false,
-        now: WallMs(0),
-    };
-    let checked = ringmain_batch::check(ringmain_buffer::Buf::copy_of(&builder.encode()), &rules).unwrap();
+    let checked = check(Buf::copy_of(&builder.encode()), &CheckRules::lenient(1 << 20)).unwrap();
     world.append(p, &checked).unwrap();
     world.settle();
     let found = world.find(id, TimeQuery::At(WallMs(1_000_030)));
