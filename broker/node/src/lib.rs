@@ -57,6 +57,8 @@ pub struct Started {
     pub journal_flush_covers: Result<(), &'static str>,
     /// What spare files may take of the disk, on all cores together.
     pub spare_bytes: u64,
+    /// On all cores together: more are closed at once.
+    pub connections_max: u64,
     pub ready_ms: u64,
 }
 
@@ -73,7 +75,13 @@ impl std::fmt::Display for Started {
         if let Some(admin) = self.admin {
             writeln!(f, "  admin    http://{admin}/metrics")?;
         }
-        writeln!(f, "  cores    {:?}, one shard each, {} MiB in all", self.cores, self.memory_bytes >> 20)?;
+        writeln!(
+            f,
+            "  cores    {:?}, one shard each, {} MiB and {} connections in all",
+            self.cores,
+            self.memory_bytes >> 20,
+            self.connections_max
+        )?;
         let writes = match self.direct_io {
             true => "direct writes",
             false => "buffered writes with fdatasync (no O_DIRECT on this file system)",
@@ -128,6 +136,7 @@ mod tests {
                 file_system: "ext4".into(),
                 journal_flush_covers: Ok(()),
                 spare_bytes: 0,
+                connections_max: 1000,
                 ready_ms: 1,
             };
             started.to_string()

@@ -79,7 +79,7 @@ fn plan(config: &NodeConfig) -> Result<Plan, StartError> {
     // Before anything is written: without io_uring nothing works.
     drop(Ring::new(&RingConfig::new(ShardId(0), 4)).map_err(StartError::IoUring)?);
     let node_id = node_id(config)?;
-    check_properties(config)?;
+    let properties = properties(config)?;
     config.cores.map(check_cores).transpose()?;
     let directory = Directory::open(&config.data_dir)?;
     let found = directory.layout()?;
@@ -91,6 +91,8 @@ fn plan(config: &NodeConfig) -> Result<Plan, StartError> {
     let memory_bytes = resources::memory_bytes(config.memory_bytes);
     let mut limits = resources::limits(memory_bytes, descriptors, cores, &directory.path)?;
     resources::bound_spares(&mut limits, file_system.free_bytes, cores);
+    tell_of_connections(&properties, limits.connections_possible, cores);
+    let limits = properties.bound(limits, cores as u16);
     let (listener, listen) = listen(&config.listen)?;
     let admin = config.admin_listen.as_ref().map(Admin::bind).transpose()?;
     let identity = directory.identity(node_id)?;
@@ -133,10 +135,19 @@ fn node_id(config: &NodeConfig) -> Result<i32, StartError> {
 }
 
 /// A shard does not start on properties that it can't read.
-fn check_properties(config: &NodeConfig) -> Result<(), StartError> {
-    match BrokerConfig::parse(&config.properties) {
-        Ok(_) => Ok(()),
-        Err(errors) => Err(StartError::Properties(errors.join("; "))),
+fn properties(config: &NodeConfig) -> Result<BrokerConfig, StartError> {
+    BrokerConfig::parse(&config.properties).map_err(|errors| StartError::Properties(errors.join("; ")))
+}
+
+/// Who asks for more connections than there can be is told so.
+fn tell_of_connections(properties: &BrokerConfig, possible: u32, cores: usize) {
+    let possible = u64::from(possible) * cores as u64;
+    if let Some(asked) =
+        properties.given("max.connections").filter(|_| u64::from(properties.connections_max) > possible)
+    {
+        tracing::warn!(
+            "max.connections={asked} is more than the limit of open files (RLIMIT_NOFILE) allows: {possible} it is"
+        );
     }
 }
 
@@ -264,6 +275,7 @@ fn serve(
         file_system: plan.file_system.name.clone(),
         journal_flush_covers: plan.file_system.journal_flush_covers,
         spare_bytes: plan.limits.spare_bytes_max * count as u64,
+        connections_max: u64::from(plan.limits.connections_max) * count as u64,
         ready_ms: 0,
     };
     let metrics = Metrics::new(count, &plan.limits);

@@ -93,8 +93,7 @@ pub fn limits(memory: u64, descriptors: u64, shards: usize, data_dir: &Path) -> 
     let free = descriptors - DESCRIPTORS_MIN;
     limits.open_files_max = limits.open_files_max.min((free / 4 / shards).min(u64::from(u32::MAX)) as u32);
     let connections = (free - free / 4) / shards;
-    limits.connections_max = limits.connections_max.min(connections.saturating_sub(16).min(u64::from(u32::MAX)) as u32);
-    limits.connections_per_address_max = limits.connections_per_address_max.min(limits.connections_max);
+    limits.connections_possible = connections.saturating_sub(16).min(u64::from(u32::MAX)) as u32;
     limits.check();
     Ok(limits)
 }
@@ -115,8 +114,8 @@ mod tests {
         let path = Path::new("data");
         let limits = |memory, descriptors, shards| super::limits(memory, descriptors, shards, path);
         let small = limits(1 << 30, 1024, 2).unwrap();
-        assert!(2 * (small.open_files_max + small.connections_max) <= 1024 - 64);
-        assert!(small.open_files_max >= 100 && small.connections_max >= 300);
+        assert!(2 * (small.open_files_max + small.connections_possible) <= 1024 - 64);
+        assert!(small.open_files_max >= 100 && small.connections_possible >= 300);
         assert!(small.memory_bytes.iter().sum::<u64>() <= 1 << 29);
         let large = limits(64 << 30, 1 << 20, 8).unwrap();
         assert_eq!(large.open_files_max, Limits::production(1 << 30).open_files_max);

@@ -64,8 +64,10 @@ pub struct Limits {
     pub calls_inflight_max: u16,
     /// Calls that wait for such a slot; past it a request fails with a code that is retried.
     pub calls_queued_max: u32,
-    /// Connections of one shard.
+    /// Connections of one shard (`max.connections`, dealt to the shards).
     pub connections_max: u32,
+    /// What the process's descriptors leave for connections of one shard: no property passes it.
+    pub connections_possible: u32,
     /// Connections from one address, on one shard.
     pub connections_per_address_max: u32,
     /// A connection that sends nothing for this long is closed (`connections.max.idle.ms`).
@@ -173,6 +175,7 @@ impl Limits {
             calls_inflight_max: 1024,
             calls_queued_max: 64 << 10,
             connections_max: 20_000,
+            connections_possible: u32::MAX,
             connections_per_address_max: 20_000,
             connection_idle_ms: 600_000,
             connection_slow_ms: 60_000,
@@ -243,6 +246,7 @@ impl Limits {
             calls_inflight_max: 8,
             calls_queued_max: 64,
             connections_max: 16,
+            connections_possible: u32::MAX,
             connections_per_address_max: 16,
             connection_idle_ms: 60_000,
             connection_slow_ms: 10_000,

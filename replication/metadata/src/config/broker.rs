@@ -105,8 +105,8 @@ impl BrokerConfig {
     }
 
     /// Limits with what the properties say of them; what they do not name keeps the limit's own default. `max.connections` is the
-    /// broker's and dealt to its shards; from one address each shard takes `max.connections.per.ip`, since nobody knows which shard
-    /// its connections come to.
+    /// broker's and dealt to its shards, and never more than there are descriptors for; from one address each shard takes
+    /// `max.connections.per.ip`, since nobody knows which shard its connections come to.
     pub fn bound(&self, mut limits: Limits, shards: u16) -> Limits {
         let given = |name: &str| self.given(name).is_some();
         if given("socket.request.max.bytes") {
@@ -121,6 +121,8 @@ impl BrokerConfig {
         if given("max.connections.per.ip") {
             limits.connections_per_address_max = self.connections_per_address_max;
         }
+        limits.connections_max = limits.connections_max.min(limits.connections_possible);
+        limits.connections_per_address_max = limits.connections_per_address_max.min(limits.connections_max);
         if given("log.retention.check.interval.ms") {
             limits.retention_check_ms = self.retention_check_ms;
         }
@@ -235,6 +237,18 @@ mod tests {
         let limits = limits.bound(Limits::tiny(), 2);
         assert_eq!((limits.connections_max, limits.frame_bytes_max), (3, 2000));
         assert_eq!(limits.fetch_sessions_max, Limits::tiny().fetch_sessions_max);
+    }
+
+    #[test]
+    fn of_two_bounds_on_connections_the_smaller_holds() {
+        let possible = Limits { connections_possible: 10, ..Limits::tiny() };
+        let bound = |given: &[(&str, &str)]| {
+            let limits = parse(given).unwrap().bound(possible.clone(), 2);
+            (limits.connections_max, limits.connections_per_address_max)
+        };
+        assert_eq!(bound(&[("max.connections", "6"), ("max.connections.per.ip", "2")]), (3, 2));
+        assert_eq!(bound(&[("max.connections", "1000000"), ("max.connections.per.ip", "1000000")]), (10, 10));
+        assert_eq!(bound(&[]), (10, 10), "nor does the default pass it");
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub const CASES: &[Case] = &[
     case("a taken port is refused", port),
     case("an address that is not this machine's is refused", address),
     case("too few descriptors are refused", |world| limited(world, "nofile=100", &["RLIMIT_NOFILE", "100"])),
+    case("more connections than there are descriptors for: the smaller bound holds, and is said", few_descriptors),
     case("too little locked memory is refused", |world| limited(world, "memlock=65536", &["RLIMIT_MEMLOCK", "65536"])),
     case("a limit on file sizes is refused", |world| limited(world, "fsize=1048576", &["RLIMIT_FSIZE", "1048576"])),
     case("io_uring forbidden by a seccomp filter is refused", |world| {
@@ -183,6 +184,28 @@ fn limited(world: &mut World, restriction: &str, says: &[&str]) -> Outcome {
     world.launch(&dir).within(restriction).refused(says)?;
     // Nothing was begun that the next start would trip over.
     world.launch(&dir).serve()?.stop()
+}
+
+fn few_descriptors(world: &mut World) -> Outcome {
+    let dir = world.place("data");
+    let launch =
+        world.launch(&dir).within("nofile=700").also("--set", "max.connections=1000000").option("--cores", "2");
+    let broker = launch.serve()?;
+    must(broker.errors().contains("max.connections=1000000 is more than"), || broker.errors())?;
+    // The rest of the descriptors are its own: it still opens files.
+    let mut first = Connection::open(&broker.address)?;
+    let mut open = Vec::new();
+    for _ in 0..700 {
+        open.push(Connection::open(&broker.address)?);
+    }
+    create_topic(&mut first, "few", 8)?;
+    for partition in 0..8 {
+        produce_one(&mut first, "few", partition, b"x")?;
+    }
+    must(!broker.errors().contains("os error 24"), || broker.errors())?;
+    drop(open);
+    drop(first);
+    broker.stop()
 }
 
 fn options(world: &mut World) -> Outcome {
