@@ -61,7 +61,7 @@ impl Core {
         self.hands.ended(ringmain_ring::monotonic_ns());
         if now.mono.0 >= self.published_at + PUBLISH_EVERY_NS {
             self.published_at = now.mono.0;
-            self.hands.publish();
+            self.hands.publish(self.shard.memory());
         }
         match busy {
             _ if self.hands.stopped() => Turn::Stopped,
@@ -111,7 +111,7 @@ impl Core {
         let now = ringmain_ring::monotonic_ns();
         if now >= self.published_at + PUBLISH_AGAIN_NS {
             self.published_at = now;
-            self.hands.publish();
+            self.hands.publish(self.shard.memory());
         }
         let beat = now + BEAT_NS;
         self.hands.sleep(self.deadline_ns().map_or(beat, |at| at.min(beat)));

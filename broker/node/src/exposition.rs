@@ -9,7 +9,9 @@ use ringmain_shard::Figures;
 use ringmain_types::{ErrorCode, Offset, Partition};
 use ringmain_wire::APIS;
 
-use crate::metrics::{BUCKETS_NS, CLOSES, COMPACTION, Core, Counter, GAUGES, Health, Metrics, PHASES, PartitionCell};
+use crate::metrics::{
+    BUCKETS_NS, CLOSES, COMPACTION, Core, Counter, GAUGES, Health, MEMORY, Metrics, PHASES, PartitionCell,
+};
 
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -108,6 +110,22 @@ fn cores(page: &mut Page, cores: &[Core]) {
     for (at, (suffix, kind, help)) in COMPACTION.iter().enumerate() {
         let name = format!("ringmain_compaction_{suffix}");
         per_core(page, cores, (&name, kind, help), |core| core.compaction[at].get());
+    }
+    for (name, help, of_both) in [
+        (
+            "ringmain_memory_bytes",
+            "What an account's memory is used for; reply: unsent replies and requests under way.",
+            0,
+        ),
+        ("ringmain_memory_limit_bytes", "What an account may take.", 1),
+    ] {
+        page.family(name, "gauge", help);
+        for (shard, core) in cores.iter().enumerate() {
+            for (account, (used, allowed)) in MEMORY.iter().zip(&core.memory) {
+                let value = [used, allowed][of_both].get();
+                page.sample(name, &[("shard", &shard.to_string()), ("account", account)], value);
+            }
+        }
     }
     let name = "ringmain_connections_closed_total";
     page.family(name, "counter", "Client connections closed, by reason.");

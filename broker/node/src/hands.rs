@@ -9,7 +9,7 @@ use ringmain_disk::{Disk, DiskError};
 use ringmain_ring::{Ended, Event, Received, Ring, SocketEvent, Want as RingWant};
 use ringmain_session::{Close, Incoming, Want};
 use ringmain_shard::{Effects, Hands, Input, NetOp, Note};
-use ringmain_types::{ConnectionId, Now, ShardId};
+use ringmain_types::{ACCOUNTS, ConnectionId, Now, ShardId};
 use rustix::fd::OwnedFd;
 
 use crate::mesh::{MeshEnds, Parcel};
@@ -131,7 +131,7 @@ impl CoreHands {
     }
 
     /// Publishes what is not a note.
-    pub fn publish(&mut self) {
+    pub fn publish(&mut self, memory: [(u64, u64); ACCOUNTS]) {
         let (disk, net) = (self.ring.disk_counters(), self.ring.socket_counters());
         self.gauges = Gauges {
             turns: self.gauges.turns,
@@ -144,6 +144,7 @@ impl CoreHands {
             disk_written_bytes: disk.written_bytes,
             disk_read_bytes: disk.read_bytes,
             disk_flushes: disk.flushes,
+            memory,
             open_files: self.ring.open_files(),
             turn_longest_us: self.gauges.turn_longest_us,
             turns_over_10ms: self.gauges.turns_over_10ms,

@@ -10,7 +10,7 @@ use ringmain_log::CompactionStats;
 use ringmain_metadata::ClusterImage;
 use ringmain_session::Close;
 use ringmain_shard::{Figures, Note, Phases};
-use ringmain_types::{ErrorCode, Limits, Now, Partition, ShardId};
+use ringmain_types::{ACCOUNTS, ErrorCode, Limits, Now, Partition, ShardId};
 use ringmain_wire::APIS;
 
 use crate::notes::{Gauges, NoteSink};
@@ -112,6 +112,8 @@ pub(crate) struct Core {
     pub(crate) compaction: [Counter; COMPACTION.len()],
     /// In the order of `Gauges`.
     pub(crate) gauges: [Counter; GAUGES.len()],
+    /// Used, and allowed, in the order of `MEMORY`.
+    pub(crate) memory: [(Counter, Counter); ACCOUNTS],
     /// Groups that the core's coordinators know.
     pub(crate) groups_known: Counter,
     pub(crate) groups_left_out: Counter,
@@ -141,6 +143,9 @@ pub(crate) const GAUGES: [(&str, &str, &str); 13] = [
     ),
     ("turns_over_10ms_total", "counter", "Turns longer than 10 ms."),
 ];
+
+/// The accounts' names, in the order of `Account`.
+pub(crate) const MEMORY: [&str; ACCOUNTS] = ["receive", "tail", "cache", "reply", "background", "control"];
 
 /// Name, kind and help of what compaction tells.
 pub(crate) const COMPACTION: [(&str, &str, &str); 10] = [
@@ -282,6 +287,7 @@ impl Core {
             no_space: Counter::default(),
             damaged: Counter::default(),
             compaction: Default::default(),
+            memory: Default::default(),
             gauges: Default::default(),
             groups_known: Counter::default(),
             groups_left_out: Counter::default(),
@@ -494,6 +500,10 @@ impl NoteSink for CoreSink {
         core.beats.add(1);
         for (counter, value) in core.gauges.iter().zip(gauges(from)) {
             counter.set(value);
+        }
+        for ((used, allowed), (is, may)) in core.memory.iter().zip(from.memory) {
+            used.set(is);
+            allowed.set(may);
         }
         self.publish();
         self.compare_with_image();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ringmain_shard::Note;
-use ringmain_types::{Now, ShardId};
+use ringmain_types::{ACCOUNTS, Now, ShardId};
 
 use crate::log_lines::LogLines;
 use crate::metrics::Metrics;
@@ -34,6 +34,8 @@ pub struct Gauges {
     /// What nothing else of the core could go on for: a turn and the slice of background work behind it.
     pub turn_longest_us: u64,
     pub turns_over_10ms: u64,
+    /// Of each account: what is used, and what may be.
+    pub memory: [(u64, u64); ACCOUNTS],
 }
 
 /// Makes a core's sink, on that core.

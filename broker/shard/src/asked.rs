@@ -87,6 +87,11 @@ impl<R> Asked<R> {
         (self.parts.len() - 1) as u32
     }
 
+    /// Topics and partitions that are named.
+    pub(crate) fn elements(&self) -> usize {
+        self.topics.len() + self.parts.len()
+    }
+
     pub(crate) fn set(&mut self, part: u32, result: R) {
         self.parts[part as usize].1 = result;
     }

@@ -34,21 +34,36 @@ impl Shard {
             let why = format!("unknown version {} of {}", request.version, spec.name);
             return self.close(request.connection, Close::Protocol(why), out);
         }
+        match self.cost(spec, &request) {
+            Ok(cost) => {
+                if let Some(request) = self.admit(now, request, cost, out) {
+                    self.run(now, &request, out);
+                }
+            }
+            Err(why) => self.close(request.connection, Close::Protocol(why), out),
+        }
+    }
+
+    /// Runs a request of an API and version that are spoken, for which there is room.
+    pub(crate) fn run(&mut self, now: Now, request: &Request, out: &mut Effects) {
+        let Some(spec) = wire::api(request.api).filter(|_| self.sessions.get_mut(request.connection).is_some()) else {
+            return;
+        };
         let result = match spec.key {
-            key if key == wire::PRODUCE.key => self.ask_produce(now, &request, out),
-            key if key == wire::FETCH.key => self.ask_fetch(now, &request, out),
-            key if key == wire::LIST_OFFSETS.key => self.ask_list_offsets(now, &request, out),
-            key if key == wire::OFFSET_FOR_LEADER_EPOCH.key => self.ask_epochs(now, &request, out),
-            key if key == wire::DELETE_RECORDS.key => self.ask_delete_records(now, &request, out),
-            key if key == wire::DESCRIBE_LOG_DIRS.key => self.ask_log_dirs(&request, out),
-            key if key == wire::DESCRIBE_PRODUCERS.key => self.ask_producers(now, &request, out),
-            key if is_group(key) => self.ask_groups(now, &request, out),
+            key if key == wire::PRODUCE.key => self.ask_produce(now, request, out),
+            key if key == wire::FETCH.key => self.ask_fetch(now, request, out),
+            key if key == wire::LIST_OFFSETS.key => self.ask_list_offsets(now, request, out),
+            key if key == wire::OFFSET_FOR_LEADER_EPOCH.key => self.ask_epochs(now, request, out),
+            key if key == wire::DELETE_RECORDS.key => self.ask_delete_records(now, request, out),
+            key if key == wire::DESCRIBE_LOG_DIRS.key => self.ask_log_dirs(request, out),
+            key if key == wire::DESCRIBE_PRODUCERS.key => self.ask_producers(now, request, out),
+            key if is_group(key) => self.ask_groups(now, request, out),
             key if is_control(key) => {
-                self.ask_controller(now, &request, out);
+                self.ask_controller(now, request, out);
                 Ok(())
             }
             key if is_local(key) => {
-                self.answer_here(now, &request, None, out);
+                self.answer_here(now, request, None, out);
                 Ok(())
             }
             key => unreachable!("API {key} is advertised and has no handler"),
@@ -138,17 +153,28 @@ impl Shard {
                 fill(asked, share, Ok(views.into_iter().map(Some).collect()), |_| None)
             }
             (Work::Describe(asked), Return::Failed(error)) => fill(asked, share, Err(error), |_| None),
-            (Work::Groups(job), result) => {
+            (Work::Groups(groups), result) => {
                 let answer = match result {
                     Return::Group(reply) => Ok(reply),
                     Return::Failed(error) => Err(error),
                     other => unreachable!("a coordinator answers with {other:?}"),
                 };
-                if let Some(place) = job.answers.get_mut(share as usize) {
-                    *place = answer;
-                    job.waiting -= 1;
+                // The first one whole, as of a fetch.
+                let bytes = answer.as_ref().map_or(0, crate::api::group_replies::answer_bytes);
+                let limit = u64::from(self.config.limits.describe_reply_bytes_max);
+                let most = limit.min(self.sessions.reply_bytes_left() / 2);
+                let fits = groups.bytes == 0 || (groups.bytes + bytes) as u64 <= most;
+                if let Some(place) = groups.answers.get_mut(share as usize) {
+                    *place = if fits { answer } else { Err(ErrorCode::InvalidRequest) };
+                    groups.waiting -= 1;
                 }
-                job.waiting == 0
+                let done = groups.waiting == 0;
+                if fits {
+                    groups.bytes += bytes;
+                    job.bytes += bytes as u64;
+                    self.sessions.charge(job.to.connection, bytes as u64);
+                }
+                done
             }
             (Work::Control(_) | Work::AutoCreate(..), result) => {
                 return self.decided(now, key, result, out);

@@ -19,7 +19,7 @@ pub(crate) enum TopicRef {
     Name(Arc<str>),
     Id(TopicId),
 }
-type PartKey = (TopicRef, PartitionIndex);
+pub(crate) type PartKey = (TopicRef, PartitionIndex);
 
 /// One partition of a fetch request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,12 +67,28 @@ struct FetchSession {
     parts: BTreeMap<PartKey, Cached>,
     order: BTreeMap<u64, PartKey>,
     next_place: u64,
+    /// What the parts take.
+    bytes: usize,
+}
+
+/// About what a partition takes in a session, but for its topic's name; a name counts at each of its partitions.
+const PART_BYTES: usize = 2 * (size_of::<PartKey>() + size_of::<Cached>());
+
+fn part_bytes(topic: &TopicRef) -> usize {
+    PART_BYTES
+        + match topic {
+            TopicRef::Name(name) => name.len(),
+            TopicRef::Id(_) => 0,
+        }
 }
 
 pub(crate) struct FetchSessions {
     sessions: BTreeMap<i32, FetchSession>,
     by_use: BTreeSet<(Instant, i32)>,
     sessions_max: usize,
+    /// Of all sessions.
+    bytes: usize,
+    bytes_max: usize,
     shard: ShardId,
     shards: u16,
     counter: u32,
@@ -84,11 +100,22 @@ impl FetchSessions {
             sessions: BTreeMap::new(),
             by_use: BTreeSet::new(),
             sessions_max: limits.fetch_sessions_max as usize,
+            bytes: 0,
+            bytes_max: usize::try_from(limits.fetch_session_bytes_max).unwrap_or(usize::MAX),
             shard,
             shards,
             // Where ids start differs from one life of the broker to the next, so that an old session is not taken for a new one.
             counter: (seed ^ (seed >> 32)) as u32,
         }
+    }
+
+    /// What the sessions take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn partitions_of(&self, id: i32) -> usize {
+        self.sessions.get(&id).map_or(0, |session| session.parts.len())
     }
 
     /// What to fetch, and how to answer; or the error of the whole request: 70, 71, 106.
@@ -112,6 +139,7 @@ impl FetchSessions {
         if session.by_id != by_id {
             return Err(ErrorCode::FetchSessionTopicIdError);
         }
+        let before = session.bytes;
         for part in wanted {
             session.put(part);
         }
@@ -122,10 +150,17 @@ impl FetchSessions {
         self.by_use.remove(&(session.used, id));
         session.used = now;
         self.by_use.insert((now, id));
+        self.bytes = self.bytes - before + session.bytes;
         if session.parts.is_empty() {
             self.remove(id);
             return Ok((Context::Sessionless, Vec::new()));
         }
+        if !self.make_room(now, 0) {
+            // It grew beyond what can be kept: the client starts anew, and is told then that it has no session.
+            self.remove(id);
+            return Err(ErrorCode::FetchSessionIdNotFound);
+        }
+        let session = self.sessions.get(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         let wanted = session.order.values().filter_map(|key| Some(session.parts.get(key)?.wanted.clone())).collect();
         Ok((Context::Incremental { id }, wanted))
     }
@@ -153,22 +188,48 @@ impl FetchSessions {
     }
 
     fn create<T>(&mut self, now: Instant, by_id: bool, parts: &[(Wanted, T)], answer: impl Fn(&T) -> Answer) -> i32 {
+        let bytes = parts.iter().map(|(wanted, _)| part_bytes(&wanted.topic)).sum();
+        if bytes > self.bytes_max {
+            return 0;
+        }
         if self.sessions.len() >= self.sessions_max {
             match self.by_use.first() {
                 Some(&(used, oldest)) if used.plus_ms(EVICTION_MS) <= now => self.remove(oldest),
                 _ => return 0,
             }
         }
-        let mut session =
-            FetchSession { by_id, epoch: 1, used: now, parts: BTreeMap::new(), order: BTreeMap::new(), next_place: 0 };
+        if !self.make_room(now, bytes) {
+            return 0;
+        }
+        let mut session = FetchSession {
+            by_id,
+            epoch: 1,
+            used: now,
+            parts: BTreeMap::new(),
+            order: BTreeMap::new(),
+            next_place: 0,
+            bytes: 0,
+        };
         for (wanted, result) in parts {
             session.put(wanted.clone());
             session.tell(wanted, answer(result));
         }
         let id = self.next_id();
+        self.bytes += session.bytes;
         self.sessions.insert(id, session);
         self.by_use.insert((now, id));
         id
+    }
+
+    /// Takes away what was unused for long until `bytes` more have room; whether they have.
+    fn make_room(&mut self, now: Instant, bytes: usize) -> bool {
+        while self.bytes + bytes > self.bytes_max {
+            match self.by_use.first() {
+                Some(&(used, oldest)) if used.plus_ms(EVICTION_MS) <= now => self.remove(oldest),
+                _ => return false,
+            }
+        }
+        true
     }
 
     fn next_id(&mut self) -> i32 {
@@ -185,6 +246,7 @@ impl FetchSessions {
     fn remove(&mut self, id: i32) {
         if let Some(session) = self.sessions.remove(&id) {
             self.by_use.remove(&(session.used, id));
+            self.bytes -= session.bytes;
         }
     }
 }
@@ -197,6 +259,7 @@ impl FetchSession {
             cached.wanted = wanted;
             return;
         }
+        self.bytes += part_bytes(&wanted.topic);
         let place = self.next_place;
         self.next_place += 1;
         self.order.insert(place, key.clone());
@@ -206,6 +269,7 @@ impl FetchSession {
     fn forget(&mut self, key: &PartKey) {
         if let Some(cached) = self.parts.remove(key) {
             self.order.remove(&cached.place);
+            self.bytes -= part_bytes(&key.0);
         }
     }
 
@@ -305,6 +369,44 @@ mod tests {
             assert_eq!(got.trim(), want.trim(), "after: {line}");
         }
         assert!(steps > 15);
+    }
+
+    #[test]
+    fn partitions_of_all_sessions_have_a_bound() {
+        let (topic, each) = (TopicRef::Name("t".into()), PART_BYTES + 1);
+        let limits = Limits { fetch_session_bytes_max: 10 * each as u64, ..Limits::tiny() };
+        let mut sessions = FetchSessions::new(ShardId(0), 1, 7, &limits);
+        let quiet = |_: &()| Answer {
+            error: ErrorCode::None,
+            high_watermark: Offset(0),
+            start: Offset(0),
+            bytes: 0,
+            diverging: false,
+        };
+        let list = |from: i32, count: i32| (from..from + count).map(|index| wanted(&format!("t-{index}")));
+        let full = |sessions: &mut FetchSessions, now: Instant, count: i32| {
+            let mut parts: Vec<(Wanted, ())> = list(0, count).map(|part| (part, ())).collect();
+            sessions.finish(now, false, Context::Full, &mut parts, quiet)
+        };
+        let now = Instant(0);
+        assert_eq!(full(&mut sessions, now, 11), 0, "more than all sessions may have");
+        let first = full(&mut sessions, now, 6);
+        assert!(first != 0 && sessions.bytes() == 6 * each);
+        assert_eq!(full(&mut sessions, now, 5), 0, "no room, and nobody to take it from");
+        // One that grows too much starts anew.
+        let second = full(&mut sessions, now, 4);
+        assert_eq!(sessions.bytes(), 10 * each);
+        let grown = sessions.begin(now, false, (second, 1), list(4, 1).collect(), Vec::new());
+        assert_eq!(grown, Err(ErrorCode::FetchSessionIdNotFound));
+        assert_eq!((sessions.bytes(), sessions.partitions_of(second)), (6 * each, 0));
+        // It may change, and what was unused for long gives way.
+        let swapped = sessions.begin(now, false, (first, 1), list(6, 4).collect(), vec![(topic, PartitionIndex(0))]);
+        assert_eq!(swapped.unwrap().1.len(), 9);
+        let later = now.plus_ms(EVICTION_MS);
+        let third = full(&mut sessions, later, 8);
+        assert!(third != 0 && sessions.bytes() == 8 * each && sessions.partitions_of(first) == 0);
+        sessions.begin(later, false, (third, EPOCH_FINAL), Vec::new(), Vec::new()).unwrap();
+        assert_eq!(sessions.bytes(), 0);
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(crate) struct ReplyTo {
     pub(crate) correlation: i32,
     pub(crate) received: Instant,
     pub(crate) dispatched: Instant,
+    /// Of the request.
+    pub(crate) frame_bytes: u32,
 }
 
 impl ReplyTo {
@@ -34,6 +36,7 @@ impl ReplyTo {
             correlation: request.correlation,
             received: request.received,
             dispatched: now.mono,
+            frame_bytes: request.frame.len() as u32,
         }
     }
 }
@@ -44,6 +47,8 @@ pub(crate) struct Job {
     pub(crate) timer: Option<TimerId>,
     /// Another shard was asked.
     pub(crate) remote: bool,
+    /// What it counts for (`work.rs`).
+    pub(crate) bytes: u64,
 }
 
 pub(crate) enum Work {
@@ -75,6 +80,8 @@ pub(crate) struct GroupJob {
     /// What is not answered in time is this.
     pub(crate) answers: Vec<Result<Reply, ErrorCode>>,
     pub(crate) waiting: u32,
+    /// What the answers take.
+    pub(crate) bytes: usize,
 }
 
 /// One partition's answer to Produce, with what only the asking shard knows of a refused batch.

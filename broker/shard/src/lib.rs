@@ -24,6 +24,7 @@ mod shard;
 mod slab;
 mod space;
 mod timers;
+mod work;
 
 use std::sync::Arc;
 

@@ -70,8 +70,10 @@ pub enum Call {
     Describe {
         parts: Vec<Partition>,
     },
+    /// At most so many in all, but for the first partition's.
     Producers {
         parts: Vec<Partition>,
+        most: usize,
     },
     /// Controller requests: the frame itself, decoded where it is decided (shard 0).
     Control {

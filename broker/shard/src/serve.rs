@@ -104,16 +104,8 @@ impl Shard {
                 let views = parts.into_iter().map(|partition| self.log_view(partition)).collect();
                 self.answer(id, Return::Describe(views), out);
             }
-            Call::Producers { parts } => {
-                let results = parts
-                    .into_iter()
-                    .map(|partition| {
-                        let log = self.logs.get(partition)?.id;
-                        let mut producers = Vec::new();
-                        self.store.producers(log, &mut producers);
-                        Ok(producers)
-                    })
-                    .collect();
+            Call::Producers { parts, most } => {
+                let results = self.producers(parts, most);
                 self.answer(id, Return::Producers(results), out);
             }
             Call::Group { partition, ask } => self.serve_group(now, id, partition, ask, out),

@@ -33,6 +33,8 @@ pub(crate) struct Connection {
     receiving: Receiving,
     timer: Option<(Instant, TimerId)>,
     held_bytes: usize,
+    /// What its requests under way take.
+    work_bytes: u64,
     dirty: bool,
     /// Requests under way.
     pub(crate) jobs: BTreeSet<Key>,
@@ -48,6 +50,9 @@ pub(crate) struct Sessions {
     muted_last: ConnectionId,
     /// Sum of `held_bytes`: what unsent replies keep alive.
     held_bytes: u64,
+    /// What requests under way take, and the part of those whose connection is gone.
+    work_bytes: u64,
+    left_work_bytes: u64,
     held_bytes_max: u64,
     send_bytes_max: usize,
     limits: Limits,
@@ -63,6 +68,8 @@ impl Sessions {
             muted_retry_at: None,
             muted_last: ConnectionId { shard: ShardId(0), slot: 0, generation: 0 },
             held_bytes: 0,
+            work_bytes: 0,
+            left_work_bytes: 0,
             held_bytes_max: limits.memory_bytes[Account::Reply as usize],
             send_bytes_max: limits.fetch_reply_bytes_max as usize,
             limits: limits.clone(),
@@ -81,6 +88,37 @@ impl Sessions {
     /// What replies may still take before the worst holder is closed.
     pub(crate) fn reply_bytes_left(&self) -> u64 {
         self.held_bytes_max.saturating_sub(self.held_bytes)
+    }
+
+    /// What unsent replies and requests under way take.
+    pub(crate) fn work_bytes(&self) -> u64 {
+        self.held_bytes + self.work_bytes
+    }
+
+    /// A request of this connection takes so much from now on.
+    pub(crate) fn charge(&mut self, id: ConnectionId, bytes: u64) {
+        self.work_bytes += bytes;
+        match self.table.get_mut(&id) {
+            Some(connection) => connection.work_bytes += bytes,
+            None => self.left_work_bytes += bytes,
+        }
+    }
+
+    /// It does no more.
+    pub(crate) fn discharge(&mut self, id: ConnectionId, bytes: u64) {
+        self.work_bytes -= bytes;
+        match self.table.get_mut(&id) {
+            Some(connection) => connection.work_bytes -= bytes,
+            None => self.left_work_bytes -= bytes,
+        }
+    }
+
+    /// A reply was made; how much it really holds is seen when it is flushed.
+    pub(crate) fn replied(&mut self, id: ConnectionId, bytes: usize) {
+        if let Some(connection) = self.table.get_mut(&id) {
+            connection.held_bytes += bytes;
+            self.held_bytes += bytes as u64;
+        }
     }
 
     pub(crate) fn accept(&mut self, now: Now, id: ConnectionId, peer: SocketAddr, out: &mut Effects) {
@@ -103,6 +141,7 @@ impl Sessions {
                 receiving: Receiving::Idle,
                 timer: None,
                 held_bytes: 0,
+                work_bytes: 0,
                 dirty: false,
                 jobs: BTreeSet::new(),
             },
@@ -151,6 +190,7 @@ impl Sessions {
         let connection = self.table.remove(&id)?;
         self.muted.remove(&id);
         self.held_bytes -= connection.held_bytes as u64;
+        self.left_work_bytes += connection.work_bytes;
         if let Some((_, timer)) = connection.timer {
             timers.cancel(timer);
         }
@@ -229,12 +269,13 @@ impl Sessions {
         finished
     }
 
-    /// Who holds most, once unsent replies hold more than their account.
+    /// Who takes most, once connections take more than the account. What is left of closed ones passes, and is nobody's fault here.
     pub(crate) fn worst_holder(&self) -> Option<ConnectionId> {
-        if self.held_bytes <= self.held_bytes_max {
+        if self.work_bytes() - self.left_work_bytes <= self.held_bytes_max {
             return None;
         }
-        let worst = self.table.iter().max_by_key(|(_, connection)| connection.held_bytes)?;
+        let takes = |connection: &Connection| connection.held_bytes as u64 + connection.work_bytes;
+        let worst = self.table.iter().max_by_key(|(_, connection)| takes(connection))?;
         Some(*worst.0)
     }
 

@@ -25,6 +25,7 @@ use crate::sessions::Sessions;
 use crate::slab::{Key, Slab};
 use crate::space::Space;
 use crate::timers::Timers;
+use crate::work::Crowd;
 use crate::{Config, Effects, Input, Note, Phases};
 
 /// How long a clean stop waits for what is under way.
@@ -33,6 +34,9 @@ const STOP_MS: u64 = 5_000;
 const LOG_NOTES_MS: u64 = 1_000;
 /// How long a caller outlives the deadline that it gave its owner, who answers in time unless something is wrong.
 const CALL_GRACE_MS: u64 = 5_000;
+
+const ALL_ACCOUNTS: [Account; ACCOUNTS] =
+    [Account::Receive, Account::Tail, Account::Cache, Account::Reply, Account::Background, Account::Control];
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timer {
@@ -68,6 +72,8 @@ pub struct Shard {
     compaction: CompactionStats,
     pub(crate) logs: Logs,
     pub(crate) sessions: Sessions,
+    /// Requests that wait for memory.
+    pub(crate) crowd: Crowd,
     pub(crate) space: Space,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) timers: Timers<Timer>,
@@ -145,6 +151,7 @@ impl Shard {
             compaction: CompactionStats::default(),
             logs: Logs::new(shard, shards),
             sessions: Sessions::new(limits),
+            crowd: Crowd::default(),
             space: Space::default(),
             fetch_sessions: FetchSessions::new(shard, shards, config.seed, limits),
             timers: Timers::new(),
@@ -228,9 +235,7 @@ impl Shard {
         if let Some(error) = self.failed.take() {
             out.notes.push(Note::Fenced { dir: self.config.dir, error });
         }
-        while let Some(worst) = self.sessions.worst_holder() {
-            self.close(worst, Close::Memory, out);
-        }
+        self.close_worst(out);
         if !self.log_notes_due && (self.logs.any_changed() || self.groups.any_changed()) {
             self.log_notes_due = true;
             self.timers.set(now.mono.plus_ms(LOG_NOTES_MS), Timer::LogNotes);
@@ -244,6 +249,8 @@ impl Shard {
 
     /// Fires what is due.
     pub fn tick(&mut self, now: Now, out: &mut Effects) {
+        self.expire_crowd(now, out);
+        self.settle(now, out);
         while let Some(timer) = self.timers.fire(now.mono) {
             match timer {
                 Timer::Session(connection) => {
@@ -275,6 +282,13 @@ impl Shard {
         self.pool.used(account)
     }
 
+    /// Of each account: what is used, and what may be. What requests under way take counts to Reply.
+    pub fn memory(&self) -> [(u64, u64); ACCOUNTS] {
+        let mut memory = ALL_ACCOUNTS.map(|account| (self.pool.used(account), self.pool.limit(account)));
+        memory[Account::Reply as usize].0 = self.sessions.work_bytes();
+        memory
+    }
+
     /// For checks: see `Store::ring_room`.
     pub fn ring_room(&self, known: u64) -> Option<(u64, bool)> {
         self.store.ring_room(known)
@@ -288,7 +302,7 @@ impl Shard {
         };
         let parts = [self.timers.deadline(), self.store.deadline(), self.sessions.deadline()];
         let all = parts.into_iter().chain([self.groups.deadline(), stop]);
-        all.flatten().min()
+        all.chain([self.crowd_deadline()]).flatten().min()
     }
 
     /// False when there is nothing to do. Called when a turn had room.
@@ -334,9 +348,16 @@ impl Shard {
     }
 
     /// A long poll is answered with what there is.
-    fn end_wait(&mut self, now: Now, key: Key, out: &mut Effects) {
+    pub(crate) fn end_wait(&mut self, now: Now, key: Key, out: &mut Effects) {
         if matches!(self.jobs.get(key), Some(Job { work: Work::Fetch(_), .. })) {
             self.job_expired(now, key, out);
+        }
+    }
+
+    /// While replies and what is under way take more than their account, those go that take most.
+    fn close_worst(&mut self, out: &mut Effects) {
+        while let Some(worst) = self.sessions.worst_holder() {
+            self.close(worst, Close::Memory, out);
         }
     }
 
@@ -372,6 +393,8 @@ impl Shard {
                 self.message(now, self.config.shard, message, out);
             } else if let Some((waiter, result)) = self.failed_calls.pop_front() {
                 self.returned(now, waiter, result, out);
+            } else if let Some(request) = self.next_of_crowd() {
+                self.run(now, &request, out);
             } else {
                 return;
             }
@@ -601,7 +624,10 @@ impl Shard {
 
     /// Registers a request under way; `deadline` is the last moment at which it is answered.
     pub(crate) fn add_job(&mut self, to: ReplyTo, work: Work, deadline: Instant) -> Key {
-        let job = self.jobs.insert(Job { to, work, timer: None, remote: false });
+        let mut job = Job { to, work, timer: None, remote: false, bytes: 0 };
+        job.bytes = job.work_bytes();
+        self.sessions.charge(to.connection, job.bytes);
+        let job = self.jobs.insert(job);
         let timer = self.timers.set(deadline, Timer::Job(job));
         if let Some(job) = self.jobs.get_mut(job) {
             job.timer = Some(timer);
@@ -618,6 +644,7 @@ impl Shard {
 
     pub(crate) fn take_job(&mut self, key: Key) -> Option<Job> {
         let job = self.jobs.remove(key)?;
+        self.sessions.discharge(job.to.connection, job.bytes);
         if let Some(timer) = job.timer {
             self.timers.cancel(timer);
         }
@@ -639,9 +666,13 @@ impl Shard {
         self.note_request(now, to, error, remote, out);
         let Some(connection) = self.sessions.get_mut(to.connection) else { return };
         let mut released = Vec::new();
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
         connection.session.reply(now, Reply { slot: to.slot, parts, throttle_ms: 0 }, &mut released);
         self.requests.extend(released);
         self.sessions.touch(to.connection);
+        // A turn may bring many.
+        self.sessions.replied(to.connection, bytes);
+        self.close_worst(out);
     }
 
     /// acks=0: no bytes.
@@ -672,6 +703,7 @@ impl Shard {
             return;
         }
         self.stopping = Some(Stopping::Draining(now.mono.plus_ms(STOP_MS)));
+        self.crowd.clear();
         let mut ready = Vec::new();
         self.watches.fail_all(&mut ready);
         for call in ready {

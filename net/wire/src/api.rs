@@ -31,6 +31,7 @@ macro_rules! api {
             spec: $A,
             request: <$Request as $crate::Field>::KIND,
             response: <$Response as $crate::Field>::KIND,
+            elements: |version, body| $crate::count_elements::<$Request>(&$A, version, body),
         };
         api!(@structs $($(#[$struct_meta])* struct $S $(<$lt>)? {
             $($(#[$field_meta])* $f : $t = $v $(, nullable $n)? $(, tag $tag)? $(, default $d)?;)*

@@ -117,6 +117,7 @@ impl<'a, T: Field<'a> + Clone> Field<'a> for Option<Array<'a, T>> {
         let field = r.field;
         let Some(count) = r.wide_len()? else { return Ok(None) };
         let mut elements = r.clone();
+        r.elements += count;
         for _ in 0..count {
             let before = r.rest.len();
             T::read(r)?;
@@ -204,6 +205,25 @@ mod tests {
             fn write(&self, _: &mut Writer) {}
         }
         assert!(Array::<Nothing>::read(&mut Reader::new(&[0, 0, 0, 2, 9, 9], 0, false)).is_err());
+    }
+
+    #[test]
+    fn elements_of_all_levels_are_counted() {
+        let built: Array<Array<i8>> = (0..10).map(|_| (0..100).collect()).collect();
+        let mut w = Writer::new(0, true);
+        built.write(&mut w);
+        let bytes = w.finish().concat();
+        let mut r = Reader::new(&bytes, 0, true);
+        Array::<Array<i8>>::read(&mut r).unwrap();
+        assert_eq!(r.elements, 10 + 10 * 100);
+        // In tagged fields too.
+        let mut w = Writer::new(0, true);
+        w.uvar(1);
+        w.tag(3, |w| built.write(w));
+        let bytes = w.finish().concat();
+        let mut r = Reader::new(&bytes, 0, true);
+        r.tags(|_, value| Array::<Array<i8>>::read(value).map(|_| true)).unwrap();
+        assert_eq!(r.elements, 1010);
     }
 
     thread_local!(static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });

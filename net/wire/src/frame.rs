@@ -61,6 +61,15 @@ pub fn decode_request<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, body: &'a 
     decode_front(spec, version, body).map(|(decoded, _)| decoded)
 }
 
+/// Elements of arrays in a request's body, at all levels.
+pub(crate) fn count_elements<'a, T: Field<'a>>(
+    spec: &ApiSpec,
+    version: i16,
+    body: &'a [u8],
+) -> Result<usize, WireError> {
+    decode_front::<T>(spec, version, body).map(|(_, rest)| rest.elements)
+}
+
 fn decode_front<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, body: &'a [u8]) -> Result<(T, Reader<'a>), WireError> {
     if !spec.supports(version) {
         return Err(WireError::Value { field: "version", value: i64::from(version) });

@@ -1,7 +1,7 @@
 //! What the messages say about themselves: names, versions, tags and defaults, as constants. Nothing at run time needs it; the
 //! tests hold it against Kafka's schemas, field by field.
 
-use crate::{ApiSpec, Writer};
+use crate::{ApiSpec, WireError, Writer};
 
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -43,4 +43,6 @@ pub struct ApiInfo {
     pub spec: ApiSpec,
     pub request: Kind,
     pub response: Kind,
+    /// Elements of arrays in a request's body of this version, at all levels; or why it does not decode.
+    pub elements: fn(i16, &[u8]) -> Result<usize, WireError>,
 }

@@ -81,6 +81,7 @@ pub use find_coordinator::{FIND_COORDINATOR, FindCoordinatorRequest, FindCoordin
 pub use format::{
     Format, FormatInfo, FormatSpec, decode_embedded, decode_key, decode_value, encode_key, encode_value, key_type,
 };
+pub(crate) use frame::count_elements;
 pub use frame::{
     RequestHeader, advertised, decode, decode_reply, decode_request, encode_reply, encode_request,
     encode_unsupported_api_versions, request_header,
@@ -214,4 +215,9 @@ pub const APIS: &[ApiSpec] = &{
 /// The API of this key, if we speak it.
 pub fn api(key: i16) -> Option<&'static ApiSpec> {
     APIS.binary_search_by_key(&key, |spec| spec.key).ok().map(|i| &APIS[i])
+}
+
+/// The same with its bodies.
+pub fn api_info(key: i16) -> Option<&'static ApiInfo> {
+    APIS.binary_search_by_key(&key, |spec| spec.key).ok().map(|i| &API_INFOS[i])
 }

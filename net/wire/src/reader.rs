@@ -14,11 +14,13 @@ pub struct Reader<'a> {
     pub flexible: bool,
     /// The field that is being read; errors name it.
     pub field: &'static str,
+    /// Elements of arrays read so far, at all levels: what a message takes in memory follows from their number.
+    pub elements: usize,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8], version: i16, flexible: bool) -> Reader<'a> {
-        Reader { rest: bytes, version, flexible, field: "" }
+        Reader { rest: bytes, version, flexible, field: "", elements: 0 }
     }
 
     /// The next `count` bytes.
@@ -88,6 +90,7 @@ impl<'a> Reader<'a> {
             let mut value = Reader { rest: self.take(len)?, ..*self };
             if known(tag, &mut value)? {
                 value.end()?;
+                self.elements = value.elements;
             }
         }
         Ok(())

@@ -48,6 +48,9 @@ pub struct Limits {
     /// The largest request frame that carries no records: what it names (topics, configs) is held in memory many times over while it
     /// is answered.
     pub admin_frame_bytes_max: u32,
+    /// Elements of all arrays of one request (topics, partitions, names): more than a fetch has that names every partition of the cluster
+    /// with its topic. What a request takes in memory follows from their number.
+    pub request_elements_max: u32,
     /// A DescribeConfigs reply stops at about this: every resource has dozens of configs with their words.
     pub describe_reply_bytes_max: u32,
     /// What the records of one compressed batch may come to when they are checked: it bounds the time that one batch can take from
@@ -76,6 +79,8 @@ pub struct Limits {
     pub connection_slow_ms: u64,
     /// Fetch sessions of one shard (KIP-227, `max.incremental.fetch.session.cache.slots`).
     pub fetch_sessions_max: u32,
+    /// What the partitions of all of them take, about, besides the accounts: a client whose session finds no room makes full fetches.
+    pub fetch_session_bytes_max: u64,
     /// Groups of one shard (twice as many where ids fall unevenly): ids cost nothing to make up. Each partition of `__consumer_offsets` has
     /// its share.
     pub groups_max: u32,
@@ -167,6 +172,7 @@ impl Limits {
             epochs_per_log_max: 1024,
             frame_bytes_max: 100 << 20,
             admin_frame_bytes_max: 4 << 20,
+            request_elements_max: 1 << 19,
             describe_reply_bytes_max: 32 << 20,
             batch_decompressed_bytes_max: 64 << 20,
             fetch_reply_bytes_max: 4 << 20,
@@ -180,6 +186,7 @@ impl Limits {
             connection_idle_ms: 600_000,
             connection_slow_ms: 60_000,
             fetch_sessions_max: 1000,
+            fetch_session_bytes_max: part(5),
             groups_max: 100_000,
             group_members_max: 10_000,
             group_offsets_max: 1_000_000,
@@ -238,6 +245,7 @@ impl Limits {
             epochs_per_log_max: 16,
             frame_bytes_max: 64 << 10,
             admin_frame_bytes_max: 16 << 10,
+            request_elements_max: 4 << 10,
             describe_reply_bytes_max: 256 << 10,
             batch_decompressed_bytes_max: 256 << 10,
             fetch_reply_bytes_max: 8 << 10,
@@ -251,6 +259,7 @@ impl Limits {
             connection_idle_ms: 60_000,
             connection_slow_ms: 10_000,
             fetch_sessions_max: 4,
+            fetch_session_bytes_max: 8 << 10,
             groups_max: 16,
             group_members_max: 16,
             group_offsets_max: 64,

@@ -17,6 +17,7 @@ mod frames;
 mod groups;
 mod input;
 mod metadata;
+pub mod much;
 #[path = "../../ringmain/src/properties.rs"]
 mod properties;
 mod seeds;

@@ -1,5 +1,7 @@
 //! DescribeLogDirs: the one log directory and the partitions in it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ringmain_buffer::Buf;
 use ringmain_session::Request;
 use ringmain_types::*;
@@ -44,8 +46,13 @@ impl Shard {
         };
         match &wanted.topics {
             Some(topics) => {
+                // A set, as on Kafka: a partition is told once however often it is named.
+                let mut once: BTreeMap<&str, BTreeSet<PartitionIndex>> = BTreeMap::new();
                 for topic in topics {
-                    ask(TopicKey::by_name(&self.image, topic.topic), &mut topic.partitions.iter());
+                    once.entry(topic.topic).or_default().extend(topic.partitions.iter());
+                }
+                for (name, indexes) in once {
+                    ask(TopicKey::by_name(&self.image, name), &mut indexes.into_iter());
                 }
             }
             None => {

@@ -1,5 +1,7 @@
 //! DescribeProducers (KIP-664): the idempotent producers that partitions remember.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ringmain_buffer::Buf;
 use ringmain_log::ProducerView;
 use ringmain_session::Request;
@@ -17,15 +19,22 @@ use crate::{Effects, Shard};
 
 pub(crate) type Answer = Result<Vec<ProducerView>, ErrorCode>;
 
+/// What a producer takes in a reply.
+const PRODUCER_BYTES: usize = 37;
+
 impl Shard {
     pub(crate) fn ask_producers(&mut self, now: Now, request: &Request, out: &mut Effects) -> Result<(), WireError> {
         let wanted: DescribeProducersRequest<'_> = body(&DESCRIBE_PRODUCERS, request)?;
         let mut asked = Asked::new();
         let mut dealt = Dealt::new(self.config.shards);
+        let mut once: BTreeMap<&str, BTreeSet<PartitionIndex>> = BTreeMap::new();
         for topic in &wanted.topics {
-            let key = TopicKey::by_name(&self.image, topic.name);
+            once.entry(topic.name).or_default().extend(topic.partition_indexes.iter());
+        }
+        for (name, indexes) in once {
+            let key = TopicKey::by_name(&self.image, name);
             asked.topic(key.clone());
-            for index in &topic.partition_indexes {
+            for index in indexes {
                 let place = asked.part(index, Err(ErrorCode::RequestTimedOut));
                 match key.partition(index) {
                     Err(error) => asked.set(place, Err(error)),
@@ -34,7 +43,10 @@ impl Shard {
             }
         }
         let to = ReplyTo::new(now, request);
-        let make = (Work::Producers, |parts| Call::Producers { parts });
+        // Each owner's part of a reply, whole partitions; of the first one all.
+        let most =
+            self.config.limits.describe_reply_bytes_max as usize / PRODUCER_BYTES / usize::from(self.config.shards);
+        let make = (Work::Producers, |parts| Call::Producers { parts, most });
         self.ask_owners(now, (to, now.mono.plus_ms(REQUEST_MS)), asked, dealt, make, out);
         Ok(())
     }
@@ -48,7 +60,8 @@ pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Vec<Buf>, ErrorCod
             .map(|(index, answer)| PartitionResponse {
                 partition_index: *index,
                 error_code: answer.as_ref().err().copied().unwrap_or_default(),
-                error_message: None,
+                error_message: (answer.as_ref().err() == Some(&ErrorCode::InvalidRequest))
+                    .then_some("The reply would be too large: ask for fewer partitions"),
                 active_producers: answer.iter().flatten().map(state).collect(),
             })
             .collect(),
@@ -56,6 +69,24 @@ pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Vec<Buf>, ErrorCod
     let reply = DescribeProducersResponse { topics: topics.collect(), ..DescribeProducersResponse::default() };
     let error = asked.parts.iter().find_map(|(_, answer)| answer.as_ref().err().copied()).unwrap_or_default();
     (encode_reply(&DESCRIBE_PRODUCERS, to.version, to.correlation, &reply), error)
+}
+
+impl Shard {
+    /// The producers of each partition, `most` in all, or those of the first alone.
+    pub(crate) fn producers(&mut self, parts: Vec<Partition>, most: usize) -> Vec<Answer> {
+        let mut told = 0;
+        let mut of = |partition| {
+            let log = self.logs.get(partition)?.id;
+            let mut producers = Vec::new();
+            self.store.producers(log, &mut producers);
+            if told > 0 && told + producers.len() > most {
+                return Err(ErrorCode::InvalidRequest);
+            }
+            told += producers.len();
+            Ok(producers)
+        };
+        parts.into_iter().map(&mut of).collect()
+    }
 }
 
 fn state(view: &ProducerView) -> ProducerState {

@@ -1,5 +1,8 @@
 //! Fetch, on the shard of the connection: sessions, owners, the reply.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
 use ringmain_batch::Codec;
 use ringmain_buffer::Buf;
 use ringmain_session::Request;
@@ -57,6 +60,7 @@ impl Shard {
         // Who sends no more does not wait (`peer_ended`).
         let ended = self.sessions.get_mut(request.connection).is_none_or(|connection| connection.session.ended());
         let nothing = parts.is_empty();
+        let no_room = self.no_room_to_wait(parts.len());
         let job = FetchJob {
             context,
             by_id,
@@ -66,7 +70,7 @@ impl Shard {
             min_bytes: u64::try_from(fetch.min_bytes).unwrap_or(0).min(self.fetch_bytes_max()),
             bytes_max: asked_bytes.min(self.fetch_bytes_max()),
             until: now.mono.plus_ms(wait_ms),
-            last: wait_ms == 0 || fetch.min_bytes <= 0 || nothing || ended,
+            last: wait_ms == 0 || fetch.min_bytes <= 0 || nothing || ended || no_room,
         };
         let until = job.until;
         let key = self.add_job(to, Work::Fetch(Box::new(job)), until);
@@ -250,9 +254,13 @@ type Forgotten = Vec<(TopicRef, PartitionIndex)>;
 fn named(fetch: &FetchRequest<'_>, by_id: bool) -> (Vec<Wanted>, Forgotten) {
     let topic_ref = |name: &str, id| if by_id { TopicRef::Id(id) } else { TopicRef::Name(name.into()) };
     let mut wanted = Vec::new();
+    let (mut topics, mut sorted) = (BTreeSet::new(), true);
     for topic in &fetch.topics {
         let key = topic_ref(topic.topic, topic.topic_id);
+        let mut last = None;
+        sorted &= topics.insert(key.clone());
         for part in &topic.partitions {
+            sorted &= last.replace(part.partition).is_none_or(|last| last < part.partition);
             wanted.push(Wanted {
                 topic: key.clone(),
                 index: part.partition,
@@ -263,12 +271,31 @@ fn named(fetch: &FetchRequest<'_>, by_id: bool) -> (Vec<Wanted>, Forgotten) {
             });
         }
     }
+    if !sorted {
+        wanted = once(wanted);
+    }
     let mut forgotten = Vec::new();
     for topic in &fetch.forgotten_topics_data {
         let key = topic_ref(topic.topic, topic.topic_id);
         forgotten.extend(topic.partitions.iter().map(|index| (key.clone(), index)));
     }
     (wanted, forgotten)
+}
+
+/// Each partition once, in its first place, as it was named last: as Kafka's map has it.
+fn once(wanted: Vec<Wanted>) -> Vec<Wanted> {
+    let mut places = BTreeMap::new();
+    let mut out: Vec<Wanted> = Vec::with_capacity(wanted.len());
+    for part in wanted {
+        match places.entry((part.topic.clone(), part.index)) {
+            Entry::Occupied(place) => out[*place.get()] = part,
+            Entry::Vacant(place) => {
+                place.insert(out.len());
+                out.push(part);
+            }
+        }
+    }
+    out
 }
 
 fn partition_data<'a>(index: PartitionIndex, result: FetchResult, committed_only: bool) -> PartitionData<'a> {

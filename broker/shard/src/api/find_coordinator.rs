@@ -1,5 +1,7 @@
 //! FindCoordinator: a cluster of one coordinates everything itself, once there is a topic to keep it in.
 
+use std::collections::BTreeSet;
+
 use ringmain_metadata::OFFSETS_TOPIC;
 use ringmain_session::Request;
 use ringmain_types::{BrokerId, ErrorCode};
@@ -42,6 +44,7 @@ pub(super) fn answer(
         ErrorCode::InvalidRequest => Some("Coordinators of this key type do not exist in this version."),
         _ => None,
     };
+    let mut seen = BTreeSet::new();
     let coordinator = |key| Coordinator { key, node_id, host, port, error_code: error, error_message: message };
     let reply = match request.version {
         ..BATCHES => FindCoordinatorResponse {
@@ -53,7 +56,8 @@ pub(super) fn answer(
             ..Default::default()
         },
         _ => FindCoordinatorResponse {
-            coordinators: asked.coordinator_keys.iter().map(coordinator).collect(),
+            // Each key once, however often it is named.
+            coordinators: asked.coordinator_keys.iter().filter(|key| seen.insert(*key)).map(coordinator).collect(),
             ..Default::default()
         },
     };

@@ -7,7 +7,7 @@ use ringmain_types::*;
 use ringmain_wire as wire;
 use ringmain_wire::{ApiSpec, Array, Field};
 
-use super::groups::{BY_ID, FETCH_GROUPS};
+use super::groups::{BY_ID, FETCH_GROUPS, once, once_by};
 use super::{NOT_ASKED, frame};
 
 /// `AclOperation` bits of a group (read, delete, describe, describe configs, alter configs).
@@ -24,6 +24,41 @@ type Encoded = (Vec<Buf>, ErrorCode);
 
 fn done<'a, T: Field<'a>>(spec: &ApiSpec, request: &Request, reply: &T, error: ErrorCode) -> Encoded {
     (frame(spec, request, reply), error)
+}
+
+/// About what an answer takes in the reply.
+pub(crate) fn answer_bytes(reply: &Reply) -> usize {
+    const FIXED_BYTES: usize = 64;
+    FIXED_BYTES
+        + match reply {
+            Reply::Join(Ok(joined)) => {
+                joined.members.iter().map(|member| FIXED_BYTES + member.id.len() + member.metadata.len()).sum()
+            }
+            Reply::Fetched(Ok(topics)) => topics
+                .iter()
+                .flat_map(|topic| &topic.partitions)
+                .map(|partition| FIXED_BYTES + partition.committed.as_ref().map_or(0, |found| found.metadata.len()))
+                .sum(),
+            Reply::Described(group) => group
+                .members
+                .iter()
+                .map(|member| {
+                    let words = member.id.len() + member.client_id.len() + member.client_host.len();
+                    FIXED_BYTES + words + member.metadata.len() + member.assignment.len()
+                })
+                .sum(),
+            Reply::DescribedConsumer(group) => group.members.iter().map(described_bytes).sum(),
+            Reply::Listed(groups) => groups.iter().map(|group| FIXED_BYTES + group.group.len()).sum(),
+            _ => 0,
+        }
+}
+
+fn described_bytes(member: &ringmain_group::DescribedConsumerMember) -> usize {
+    let assigned = member.assigned.iter().chain(&member.target);
+    let topics: usize = member.topics.iter().map(|topic| topic.len() + 16).sum();
+    let partitions: usize = assigned.map(|(_, name, partitions)| 32 + name.len() + 4 * partitions.len()).sum();
+    let words = member.id.len() + member.client_id.len() + member.client_host.len();
+    128 + words + member.regex.as_ref().map_or(0, |regex| regex.len()) + topics + partitions
 }
 
 /// What metrics count of several codes.
@@ -220,11 +255,12 @@ pub(super) fn fetch(request: &Request, asked: &wire::OffsetFetchRequest<'_>, ans
     use wire::offset_fetch::OffsetFetchResponseGroup;
     let results: Vec<Result<Vec<OffsetTopic>, ErrorCode>> = answers.iter().map(|answer| result(Some(answer))).collect();
     let error = worst(results.iter().filter_map(|result| result.as_ref().err().copied()));
-    let groups = asked.groups.iter().zip(&results).map(|(group, result)| OffsetFetchResponseGroup {
-        group_id: group.group_id,
-        topics: result.iter().flatten().filter_map(|topic| fetched_topic(request.version, topic)).collect(),
-        error_code: result.as_ref().err().copied().unwrap_or_default(),
-    });
+    let groups =
+        once_by(&asked.groups, |group| group.group_id).zip(&results).map(|(group, result)| OffsetFetchResponseGroup {
+            group_id: group.group_id,
+            topics: result.iter().flatten().filter_map(|topic| fetched_topic(request.version, topic)).collect(),
+            error_code: result.as_ref().err().copied().unwrap_or_default(),
+        });
     let reply = wire::OffsetFetchResponse { groups: groups.collect(), ..Default::default() };
     done(&wire::OFFSET_FETCH, request, &reply, error)
 }
@@ -306,7 +342,7 @@ fn fetch_one(
 pub(super) fn describe(request: &Request, asked: &wire::DescribeGroupsRequest<'_>, answers: &[Answer]) -> Encoded {
     use wire::describe_groups::{DescribedGroup, DescribedGroupMember};
     let authorized_operations = if asked.include_authorized_operations { GROUP_OPERATIONS } else { NOT_ASKED };
-    let groups = asked.groups.iter().zip(answers).map(|(group_id, answer)| match answer {
+    let groups = once(&asked.groups).zip(answers).map(|(group_id, answer)| match answer {
         Ok(Reply::Described(group)) => DescribedGroup {
             error_code: if request.version >= DESCRIBE_MISSING { group.error } else { ErrorCode::None },
             error_message: group.message.as_deref(),
@@ -348,7 +384,7 @@ pub(super) fn describe_consumers(
 ) -> Encoded {
     use wire::consumer_group_describe::DescribedGroup;
     let operations = if asked.include_authorized_operations { GROUP_OPERATIONS } else { NOT_ASKED };
-    let groups = asked.group_ids.iter().zip(answers).map(|(group_id, answer)| match answer {
+    let groups = once(&asked.group_ids).zip(answers).map(|(group_id, answer)| match answer {
         Ok(Reply::DescribedConsumer(group)) => described_consumer(group_id, group, operations),
         other => DescribedGroup {
             error_code: other.as_ref().err().copied().unwrap_or(ErrorCode::UnknownServerError),
@@ -406,7 +442,7 @@ fn described_consumer<'a>(
 
 pub(super) fn delete(request: &Request, asked: &wire::DeleteGroupsRequest<'_>, answers: &[Answer]) -> Encoded {
     use wire::delete_groups::DeletableGroupResult;
-    let results = asked.groups_names.iter().zip(answers).map(|(group_id, answer)| DeletableGroupResult {
+    let results = once(&asked.groups_names).zip(answers).map(|(group_id, answer)| DeletableGroupResult {
         group_id,
         error_code: match answer {
             Ok(Reply::Code(code)) | Err(code) => *code,

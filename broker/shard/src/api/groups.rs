@@ -1,5 +1,7 @@
 //! Requests about groups: each group is asked of the shard that owns its partition of `__consumer_offsets`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ringmain_buffer::Buf;
 use ringmain_group::{Reply, partition_of};
 use ringmain_metadata::OFFSETS_TOPIC;
@@ -66,8 +68,8 @@ impl Shard {
         let waiting = parts.iter().filter(|(partition, _)| partition.is_some()).count() as u32;
         // What a member said the coordinator has taken out when it lets it wait.
         let kept = if waits(request.api) { without_frame(request) } else { request.clone() };
-        let job = GroupJob { request: kept, answers, waiting };
-        let key = self.add_job(ReplyTo::new(now, request), Work::Groups(job), deadline);
+        let job = GroupJob { request: kept, answers, waiting, bytes: 0 };
+        let key = self.add_job(ReplyTo::new(now, &job.request), Work::Groups(job), deadline);
         if waiting == 0 {
             self.finish_job(now, key, out);
             return Ok(());
@@ -93,8 +95,6 @@ impl Shard {
             let host = self.sessions.host(request.connection);
             vec![(of(group), GroupAsk::Request { request: request.clone(), host })]
         };
-        let strings =
-            |names: &wire::Array<'_, &str>| -> Vec<String> { names.iter().map(str::to_owned).collect::<Vec<_>>() };
         Ok(match request.api {
             key if key == wire::JOIN_GROUP.key => {
                 whole(body::<wire::JoinGroupRequest<'_>>(&wire::JOIN_GROUP, request)?.group_id)
@@ -125,19 +125,19 @@ impl Shard {
             }
             key if key == wire::DESCRIBE_GROUPS.key => {
                 let asked: wire::DescribeGroupsRequest<'_> = body(&wire::DESCRIBE_GROUPS, request)?;
-                asked.groups.iter().map(|group| (of(group), GroupAsk::Describe(group.to_owned()))).collect()
+                once(&asked.groups).map(|group| (of(group), GroupAsk::Describe(group.to_owned()))).collect()
             }
             key if key == wire::CONSUMER_GROUP_DESCRIBE.key => {
                 let asked: wire::ConsumerGroupDescribeRequest<'_> = body(&wire::CONSUMER_GROUP_DESCRIBE, request)?;
-                asked.group_ids.iter().map(|group| (of(group), GroupAsk::DescribeConsumer(group.to_owned()))).collect()
+                once(&asked.group_ids).map(|group| (of(group), GroupAsk::DescribeConsumer(group.to_owned()))).collect()
             }
             key if key == wire::DELETE_GROUPS.key => {
                 let asked: wire::DeleteGroupsRequest<'_> = body(&wire::DELETE_GROUPS, request)?;
-                asked.groups_names.iter().map(|group| (of(group), GroupAsk::Delete(group.to_owned()))).collect()
+                once(&asked.groups_names).map(|group| (of(group), GroupAsk::Delete(group.to_owned()))).collect()
             }
             _ => {
                 let asked: wire::ListGroupsRequest<'_> = body(&wire::LIST_GROUPS, request)?;
-                let (states, types) = (strings(&asked.states_filter), strings(&asked.types_filter));
+                let (states, types) = (filter(&asked.states_filter), filter(&asked.types_filter));
                 let partitions = topic.map_or(0, |topic| topic.partitions.len() as i32);
                 let list = |index| {
                     let partition = topic.map(|topic| Partition { topic: topic.id, index: PartitionIndex(index) });
@@ -149,7 +149,7 @@ impl Shard {
     }
 
     fn fetch_groups(&self, asked: &wire::OffsetFetchRequest<'_>, version: i16) -> Vec<FetchGroup> {
-        let by_name = |name: &str, indexes: &wire::Array<'_, PartitionIndex>| {
+        let by_name = |name: &str, indexes: &wire::Array<'_, PartitionIndex>| -> FetchTopic {
             let id = self.image.names.get(name).copied().unwrap_or(TopicId::NONE);
             (name.to_owned(), id, indexes.iter().collect())
         };
@@ -160,7 +160,7 @@ impl Shard {
                 member: None,
                 member_epoch: -1,
                 topics: topics
-                    .map(|topics| topics.iter().map(|topic| by_name(topic.name, &topic.partition_indexes)).collect()),
+                    .map(|topics| merged(topics.iter().map(|topic| by_name(topic.name, &topic.partition_indexes)))),
             }];
         }
         let topic = |topic: wire::offset_fetch::OffsetFetchRequestTopics<'_>| {
@@ -175,10 +175,53 @@ impl Shard {
             group: group.group_id.to_owned(),
             member: group.member_id.map(str::to_owned),
             member_epoch: group.member_epoch,
-            topics: group.topics.as_ref().map(|topics| topics.iter().map(topic).collect()),
+            topics: group.topics.as_ref().map(|topics| merged(topics.iter().map(topic))),
         };
-        asked.groups.iter().map(group).collect()
+        once_by(&asked.groups, |group| group.group_id).map(group).collect()
     }
+}
+
+type FetchTopic = (String, TopicId, Vec<PartitionIndex>);
+
+/// Each name once, in the order in which they come first: a group is as large as it is, however often it is named.
+pub(super) fn once<'s, 'a>(names: &'s wire::Array<'a, &'a str>) -> impl Iterator<Item = &'a str> + use<'s, 'a> {
+    once_by(names, |name| *name)
+}
+
+/// The same of what has a name.
+pub(super) fn once_by<'s, 'a, T: wire::Field<'a> + Clone>(
+    all: &'s wire::Array<'a, T>,
+    name: impl Fn(&T) -> &'a str,
+) -> impl Iterator<Item = T> {
+    let mut seen = BTreeSet::new();
+    all.iter().filter(move |one| seen.insert(name(one)))
+}
+
+/// Each partition of each topic once: what a commit left with it may be a thousand times its name.
+fn merged(topics: impl Iterator<Item = FetchTopic>) -> Vec<FetchTopic> {
+    let mut places = BTreeMap::new();
+    let mut out: Vec<(FetchTopic, BTreeSet<PartitionIndex>)> = Vec::new();
+    for (name, id, partitions) in topics {
+        let place = *places.entry((name.clone(), id)).or_insert(out.len());
+        if place == out.len() {
+            out.push(((name, id, Vec::new()), BTreeSet::new()));
+        }
+        let ((_, _, all), seen) = &mut out[place];
+        all.extend(partitions.into_iter().filter(|partition| seen.insert(*partition)));
+    }
+    out.into_iter().map(|(topic, _)| topic).collect()
+}
+
+/// The words of a filter that mean something; one that does not, if there are no others: none at all would let everything pass. Each
+/// coordinator gets a copy, and compares each of its groups with each word.
+fn filter(words: &wire::Array<'_, &str>) -> Vec<String> {
+    const STATES: [&str; 7] =
+        ["empty", "preparingrebalance", "completingrebalance", "stable", "assigning", "reconciling", "dead"];
+    const TYPES: [&str; 2] = ["classic", "consumer"];
+    let lower = words.iter().filter(|word| word.len() < 32).map(str::to_ascii_lowercase);
+    let known: BTreeSet<String> =
+        lower.filter(|word| STATES.contains(&word.as_str()) || TYPES.contains(&word.as_str())).collect();
+    if known.is_empty() && !words.is_empty() { vec![String::new()] } else { known.into_iter().collect() }
 }
 
 /// The whole reply, and the error that metrics count; or why the request does not parse.

@@ -1,5 +1,7 @@
 //! ListOffsets: by timestamp, or by one of Kafka's special ones.
 
+use std::collections::BTreeSet;
+
 use ringmain_buffer::Buf;
 use ringmain_log::{FindResult, Found, ReadToken, TimeQuery};
 use ringmain_session::Request;
@@ -48,15 +50,35 @@ fn meaning(timestamp: i64, version: i16) -> Result<Special, ErrorCode> {
     })
 }
 
+/// Partitions that are named more than once.
+fn repeated<'a>(list: &ListOffsetsRequest<'a>) -> BTreeSet<(&'a str, PartitionIndex)> {
+    let mut seen = BTreeSet::new();
+    let names = list.topics.iter().flat_map(|topic| {
+        let parts: Vec<PartitionIndex> = topic.partitions.iter().map(|part| part.partition_index).collect();
+        parts.into_iter().map(move |index| (topic.name, index))
+    });
+    names.filter(|named| !seen.insert(*named)).collect()
+}
+
 impl Shard {
     pub(crate) fn ask_list_offsets(&mut self, now: Now, request: &Request, out: &mut Effects) -> Result<(), WireError> {
         let list: ListOffsetsRequest<'_> = body(&LIST_OFFSETS, request)?;
         let mut asked = Asked::new();
         let mut dealt = Dealt::new(self.config.shards);
+        let repeated = repeated(&list);
+        let mut told = BTreeSet::new();
         for topic in &list.topics {
             let key = TopicKey::by_name(&self.image, topic.name);
             asked.topic(key.clone());
             for part in &topic.partitions {
+                let named = (topic.name, part.partition_index);
+                if repeated.contains(&named) {
+                    // As on Kafka: it is named once, and refused.
+                    if told.insert(named) {
+                        asked.part(part.partition_index, Err(ErrorCode::InvalidRequest));
+                    }
+                    continue;
+                }
                 let place = asked.part(part.partition_index, Err(ErrorCode::RequestTimedOut));
                 let meaning = meaning(part.timestamp, request.version);
                 match key.partition(part.partition_index).and_then(|partition| Ok((partition, meaning?))) {

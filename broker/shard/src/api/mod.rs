@@ -15,7 +15,7 @@ pub(crate) mod describe_producers;
 mod describe_topic_partitions;
 pub(crate) mod fetch;
 mod find_coordinator;
-mod group_replies;
+pub(crate) mod group_replies;
 pub(crate) mod groups;
 mod incremental_alter_configs;
 mod init_producer_id;

@@ -428,7 +428,9 @@ fn offsets_by_time_and_by_name() {
     let unknown = (i64::from(ErrorCode::UnknownTopicOrPartition.code()), i64::MIN);
     let found =
         [(6, -1), (0, -1), (5, now + 21), (0, -1), (-1, -1), (2, now + 10), (-1, -1), (0, -1), (-1, -1), unknown];
-    assert_eq!(list_offsets(&mut world, connection, "orders", &wanted), found);
+    // One by one: a partition that is named twice in a request is refused.
+    let each = wanted.map(|one| list_offsets(&mut world, connection, "orders", &[one])[0]);
+    assert_eq!(each, found);
 }
 
 #[test]
@@ -458,7 +460,9 @@ fn deleted_records_are_gone_when_it_is_said() {
     assert_eq!(delete(&mut world, -1), (NONE, 3));
     world.start(2);
     let connection = world.connect(0);
-    assert_eq!(list_offsets(&mut world, connection, "orders", &[(0, -2), (0, -1)]), [(3, -1), (3, -1)]);
+    for which in [-2, -1] {
+        assert_eq!(list_offsets(&mut world, connection, "orders", &[(0, which)]), [(3, -1)]);
+    }
 }
 
 #[test]

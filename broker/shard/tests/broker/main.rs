@@ -7,3 +7,4 @@ mod admin;
 mod data;
 mod faults;
 mod groups;
+mod much;

@@ -1,0 +1,207 @@
+//! Requests that name much, or one thing many times: what they take is bounded, and nobody else waits for them.
+
+use ringmain_buffer::Buf;
+use ringmain_session::Close;
+use ringmain_shard::Note;
+use ringmain_types::*;
+use ringmain_wire as wire;
+use ringmain_wire::fetch::{FetchPartition, FetchTopic};
+use ringmain_wire::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
+use ringmain_wire::{ApiSpec, Field};
+
+use crate::world::{World, decoded};
+
+const SMALL: &[(&str, &str)] = &[("offsets.topic.num.partitions", "1"), ("group.initial.rebalance.delay.ms", "0")];
+
+fn world() -> (World, ConnectionId, TopicId) {
+    let mut world = World::with(2, Limits::tiny(), SMALL);
+    let connection = world.connect(0);
+    let topic = world.create_topic(connection, "orders", 2, &[]);
+    (world, connection, topic)
+}
+
+/// Why a connection was closed.
+fn closed(world: &mut World, connection: ConnectionId) -> Close {
+    let told = world.notes.iter().find_map(|(_, note)| match note {
+        Note::Closed { connection: closed, why, .. } if *closed == connection => Some(why.clone()),
+        _ => None,
+    });
+    assert!(!world.is_open(connection) && world.frame(connection).is_none());
+    told.expect("a note")
+}
+
+fn fetch(indexes: impl Iterator<Item = i32>, max_wait_ms: i32) -> wire::FetchRequest<'static> {
+    let part =
+        |index| FetchPartition { partition: PartitionIndex(index), partition_max_bytes: 1 << 20, ..Default::default() };
+    let topic = FetchTopic { topic: "orders", partitions: indexes.map(part).collect(), ..Default::default() };
+    wire::FetchRequest {
+        max_wait_ms,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        topics: vec![topic].into(),
+        ..Default::default()
+    }
+}
+
+fn list(indexes: impl Iterator<Item = i32>) -> wire::ListOffsetsRequest<'static> {
+    let part =
+        |index| ListOffsetsPartition { partition_index: PartitionIndex(index), timestamp: -1, ..Default::default() };
+    let topic = ListOffsetsTopic { name: "orders", partitions: indexes.map(part).collect() };
+    wire::ListOffsetsRequest { topics: vec![topic].into(), ..Default::default() }
+}
+
+fn fetched(frame: &Buf) -> Vec<(i32, ErrorCode)> {
+    let reply: wire::FetchResponse<'_> = decoded(&wire::FETCH, 12, frame);
+    let topics = reply.responses.iter();
+    topics
+        .flat_map(|topic| topic.partitions.iter().collect::<Vec<_>>())
+        .map(|it| (it.partition_index.0, it.error_code))
+        .collect()
+}
+
+#[test]
+fn what_is_named_again_is_answered_once() {
+    let (mut world, connection, _) = world();
+    let none = ErrorCode::None;
+    // Twice beside each other, and in a topic that comes again.
+    let mut asked = fetch([1, 0, 1, 1].into_iter(), 0);
+    asked.topics = [asked.topics.iter().collect::<Vec<_>>(), asked.topics.iter().collect()].concat().into();
+    let frame = world.ask(connection, &wire::FETCH, 12, &asked);
+    assert_eq!(fetched(&frame), [(1, none), (0, none)]);
+    let frame = world.ask(connection, &wire::LIST_OFFSETS, 6, &list([1, 0, 1, 1].into_iter()));
+    let reply: wire::ListOffsetsResponse<'_> = decoded(&wire::LIST_OFFSETS, 6, &frame);
+    let parts = reply.topics.iter().next().unwrap().partitions;
+    let parts: Vec<_> = parts.iter().map(|it| (it.partition_index.0, it.error_code)).collect();
+    assert_eq!(parts, [(1, ErrorCode::InvalidRequest), (0, none)]);
+
+    use wire::describe_producers::TopicRequest;
+    let topic =
+        |_| TopicRequest { name: "orders", partition_indexes: [0, 0, 9, 9].map(PartitionIndex).to_vec().into() };
+    let asked = wire::DescribeProducersRequest { topics: (0..3).map(topic).collect() };
+    let frame = world.ask(connection, &wire::DESCRIBE_PRODUCERS, 0, &asked);
+    let reply: wire::DescribeProducersResponse<'_> = decoded(&wire::DESCRIBE_PRODUCERS, 0, &frame);
+    let parts: Vec<_> = reply.topics.iter().flat_map(|it| it.partitions.iter().collect::<Vec<_>>()).collect();
+    let parts: Vec<_> = parts.iter().map(|it| (it.partition_index.0, it.error_code)).collect();
+    assert_eq!(parts, [(0, none), (9, ErrorCode::UnknownTopicOrPartition)]);
+
+    use wire::describe_log_dirs::DescribableLogDirTopic;
+    let topic = |_| DescribableLogDirTopic { topic: "orders", partitions: [0, 0].map(PartitionIndex).to_vec().into() };
+    let asked = wire::DescribeLogDirsRequest { topics: Some((0..3).map(topic).collect()) };
+    let frame = world.ask(connection, &wire::DESCRIBE_LOG_DIRS, 4, &asked);
+    let reply: wire::DescribeLogDirsResponse<'_> = decoded(&wire::DESCRIBE_LOG_DIRS, 4, &frame);
+    let topics: Vec<_> = reply.results.iter().next().unwrap().topics.iter().collect();
+    assert_eq!((topics.len(), topics[0].partitions.len()), (1, 1));
+}
+
+#[test]
+fn groups_and_offsets_that_are_named_again_are_answered_once() {
+    let (mut world, connection, _) = world();
+    let asked = wire::FindCoordinatorRequest { coordinator_keys: vec!["g", "h", "g"].into(), ..Default::default() };
+    let frame = world.ask(connection, &wire::FIND_COORDINATOR, 6, &asked);
+    let reply: wire::FindCoordinatorResponse<'_> = decoded(&wire::FIND_COORDINATOR, 6, &frame);
+    assert_eq!(reply.coordinators.iter().map(|it| it.key).collect::<Vec<_>>(), ["g", "h"]);
+    let asked = wire::DescribeGroupsRequest { groups: vec!["g", "h", "g", "g"].into(), ..Default::default() };
+    let frame = world.ask(connection, &wire::DESCRIBE_GROUPS, 5, &asked);
+    let reply: wire::DescribeGroupsResponse<'_> = decoded(&wire::DESCRIBE_GROUPS, 5, &frame);
+    assert_eq!(reply.groups.iter().map(|it| it.group_id).collect::<Vec<_>>(), ["g", "h"]);
+    let asked = wire::DeleteGroupsRequest { groups_names: vec!["g", "g"].into() };
+    let frame = world.ask(connection, &wire::DELETE_GROUPS, 2, &asked);
+    let reply: wire::DeleteGroupsResponse<'_> = decoded(&wire::DELETE_GROUPS, 2, &frame);
+    assert_eq!(reply.results.len(), 1);
+
+    use wire::offset_fetch::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+    let topic = |_| OffsetFetchRequestTopics {
+        name: "orders",
+        partition_indexes: [1, 0, 1].map(PartitionIndex).to_vec().into(),
+        ..Default::default()
+    };
+    let group =
+        |_| OffsetFetchRequestGroup { group_id: "g", topics: Some((0..3).map(topic).collect()), ..Default::default() };
+    let asked = wire::OffsetFetchRequest { groups: (0..3).map(group).collect(), ..Default::default() };
+    let frame = world.ask(connection, &wire::OFFSET_FETCH, 8, &asked);
+    let reply: wire::OffsetFetchResponse<'_> = decoded(&wire::OFFSET_FETCH, 8, &frame);
+    let topics: Vec<_> = reply.groups.iter().flat_map(|it| it.topics.iter().collect::<Vec<_>>()).collect();
+    assert_eq!((reply.groups.len(), topics.len()), (1, 1));
+    assert_eq!(topics[0].partitions.iter().map(|it| it.partition_index.0).collect::<Vec<_>>(), [1, 0]);
+}
+
+/// Words that no state has pass nothing, and are not compared with each group each.
+#[test]
+fn a_filter_of_words_that_mean_nothing_passes_nothing() {
+    let (mut world, connection, _) = world();
+    let asked = wire::FindCoordinatorRequest { coordinator_keys: vec!["g"].into(), ..Default::default() };
+    world.ask(connection, &wire::FIND_COORDINATOR, 6, &asked);
+    let partition =
+        wire::offset_commit::OffsetCommitRequestPartition { committed_offset: Offset(5), ..Default::default() };
+    let topic = wire::offset_commit::OffsetCommitRequestTopic {
+        name: "orders",
+        partitions: vec![partition].into(),
+        ..Default::default()
+    };
+    let asked = wire::OffsetCommitRequest {
+        group_id: "g",
+        generation_id_or_member_epoch: -1,
+        topics: vec![topic].into(),
+        ..Default::default()
+    };
+    world.ask(connection, &wire::OFFSET_COMMIT, 8, &asked);
+    let mut listed = |states: &[&'static str], types: &[&'static str]| {
+        let asked =
+            wire::ListGroupsRequest { states_filter: states.to_vec().into(), types_filter: types.to_vec().into() };
+        let frame = world.ask(connection, &wire::LIST_GROUPS, 5, &asked);
+        let reply: wire::ListGroupsResponse<'_> = decoded(&wire::LIST_GROUPS, 5, &frame);
+        assert_eq!(reply.error_code, ErrorCode::None);
+        reply.groups.len()
+    };
+    assert_eq!(listed(&[], &[]), 1);
+    assert_eq!(listed(&["nothing", "EMPTY", "empty"], &["Classic"]), 1);
+    assert_eq!((listed(&["nothing"], &[]), listed(&[], &["nothing"]), listed(&["Stable"], &[])), (0, 0, 0));
+}
+
+fn much<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, asked: &T, says: &[&str]) {
+    let (mut world, beside, _) = world();
+    let connection = world.connect(0);
+    world.send(connection, spec, version, asked);
+    let Close::Protocol(why) = closed(&mut world, connection) else { panic!("another reason") };
+    assert!(says.iter().all(|word| why.contains(word)), "{why}");
+    world.ask(beside, &wire::METADATA, 9, &wire::MetadataRequest { topics: None, ..Default::default() });
+}
+
+#[test]
+fn a_request_has_a_bound_on_what_it_names() {
+    let most = Limits::tiny().request_elements_max as i32;
+    much(&wire::LIST_OFFSETS, 1, &list(0..most), &["ListOffsets names 4097", "at most 4096"]);
+    let names = vec![""; most as usize + 1];
+    let asked = wire::FindCoordinatorRequest { coordinator_keys: names.into(), ..Default::default() };
+    much(&wire::FIND_COORDINATOR, 6, &asked, &["FindCoordinator names 4097", "at most 4096"]);
+    // Less than that, and more than nearly all that there is for all.
+    much(&wire::FETCH, 12, &fetch(0..400, 0), &["would take about", "one may take 229376"]);
+}
+
+#[test]
+fn long_polls_that_name_much_give_way() {
+    // Three of them are more than there is room for.
+    let limits = Limits { journal_bytes: 1 << 20, ..Limits::tiny() };
+    let mut world = World::with(2, limits, SMALL);
+    let connection = world.connect(0);
+    world.create_topic(connection, "orders", 150, &[]);
+    let [first, second, third, small] = [(); 4].map(|()| world.connect(0));
+    world.send(small, &wire::FETCH, 12, &fetch(0..1, 60_000));
+    world.send(first, &wire::FETCH, 12, &fetch(0..150, 60_000));
+    world.send(second, &wire::FETCH, 12, &fetch(0..150, 60_000));
+    assert!([first, second, small].iter().all(|client| world.frame(*client).is_none()), "there is room for two");
+    world.send(third, &wire::FETCH, 12, &fetch(0..150, 60_000));
+    for client in [first, second] {
+        let frame = world.frame(client).expect("a reply, though nothing came");
+        assert_eq!(fetched(&frame).len(), 150);
+    }
+    assert!(world.frame(third).is_none() && world.frame(small).is_none(), "these wait");
+    assert!(world.is_open(third) && world.is_open(small));
+    // What they took is given back.
+    for _ in 0..10 {
+        let frame = world.ask(first, &wire::FETCH, 12, &fetch(0..150, 0));
+        assert_eq!(fetched(&frame).len(), 150);
+    }
+    world.advance_ms(61_000);
+    assert!(world.frame(third).is_some() && world.frame(small).is_some());
+}
