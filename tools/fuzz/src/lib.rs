@@ -5,8 +5,10 @@
 //! to the same, and where another implementation decodes the same bytes it finds the same in them.
 
 pub mod allocations;
+pub mod bad_input;
 mod batches;
 pub mod corpus;
+mod damage;
 mod directory;
 /// A disk and a world of shards, as the shard's own tests have them.
 #[path = "../../../broker/shard/tests/broker/disk.rs"]
