@@ -25,6 +25,7 @@ cargo xtask power [--fs xfs]        power loss on real files under load: a disk 
 cargo xtask groups RUN [...]        consumer groups under load: kills, members, many, large; `groups help` says more
 cargo xtask compaction [...]        gigabytes are compacted beside a paced producer, with a kill -9 in the middle; `--help` says more
 cargo xtask hostile [--only TEXT]   bad input and bad environments on the real process; ends with `N passed, N failed`
+cargo xtask hostile --minutes N     all broken clients at once beside a paced producer and consumer, whose p99 is judged
 cargo xtask fuzz [--minutes N]      coverage-guided fuzzing of every decoder; `--target NAME`, `--keep`, `--deep`
 cargo xtask bench [--rounds N ...]    Ringmain beside the ceiling probe, written to perf/results; `--help` names the rest
 cargo xtask mutations [NAME...]     puts known bugs back and sees that the simulator finds them";

@@ -6,6 +6,7 @@
 
 mod admin;
 mod ask;
+mod attackers;
 mod batches;
 mod crowd;
 mod damage;
@@ -18,6 +19,7 @@ mod mounts;
 mod neighbour;
 mod newcomer;
 mod process;
+mod siege;
 mod suite;
 mod within;
 mod world;
@@ -41,6 +43,12 @@ struct Options {
     /// A new directory for what the cases make.
     #[arg(long, default_value = "target/hostile")]
     work: PathBuf,
+    /// Only all broken clients at once, for so long, beside clients whose times are judged.
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Of these clients only, by name and with commas: who does the harm.
+    #[arg(long, default_value = "")]
+    attacks: String,
     /// Set by this program when it has started itself in a mount namespace.
     #[arg(long, hide = true)]
     inside: bool,
@@ -98,12 +106,16 @@ fn run(options: &Options) -> Result<bool, String> {
         full::CASES,
         lives::CASES,
         damage::CASES,
+        siege::CASES,
     ]
     .into_iter()
     .flat_map(|cases| cases.iter().map(|case| suite::case(case.name, case.run)))
     .collect();
     let mut world = World::new(program, work.clone());
-    let passed = suite::run(&mut world, &cases, &options.only);
+    let passed = match options.minutes {
+        Some(minutes) => suite::ended("all broken clients at once", siege::long(&mut world, minutes, &options.attacks)),
+        None => suite::run(&mut world, &cases, &options.only),
+    };
     drop(world);
     if passed {
         std::fs::remove_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;

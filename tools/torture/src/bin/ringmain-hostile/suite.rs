@@ -46,6 +46,16 @@ pub const fn case(name: &'static str, run: fn(&mut World) -> Outcome) -> Case {
     Case { name, run }
 }
 
+/// Prints how a single one ended; true when it passed.
+pub fn ended(name: &str, outcome: Outcome) -> bool {
+    match &outcome {
+        Ok(()) => println!("pass {name}"),
+        Err(Stop::Skip(why)) => println!("skip {name}: {why}"),
+        Err(Stop::Fail(why)) => println!("FAIL {name}: {why}"),
+    }
+    outcome.is_ok()
+}
+
 /// Runs those whose name holds `only`; true when none failed.
 pub fn run(world: &mut World, cases: &[Case], only: &str) -> bool {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
