@@ -42,18 +42,18 @@ pub fn bytes_max(producers: u32) -> u32 {
 pub fn encode(rows: &[SnapshotRow]) -> Vec<u8> {
     let count = i32::try_from(rows.len()).expect("Limits bounds producers, five rows each");
     let mut bytes = Vec::with_capacity(HEADER_BYTES + rows.len() * ROW_BYTES);
-    bytes.extend(VERSION.to_be_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend(count.to_be_bytes());
+    bytes.extend_from_slice(&VERSION.to_be_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&count.to_be_bytes());
     for row in rows {
-        bytes.extend(row.id.0.to_be_bytes());
-        bytes.extend(row.epoch.0.to_be_bytes());
-        bytes.extend(row.last_sequence.0.to_be_bytes());
-        bytes.extend(row.last_offset.0.to_be_bytes());
-        bytes.extend(row.offset_delta.to_be_bytes());
-        bytes.extend(row.timestamp.0.to_be_bytes());
-        bytes.extend(row.coordinator_epoch.0.to_be_bytes());
-        bytes.extend(row.txn_start.map_or(-1, |start| start.0).to_be_bytes());
+        bytes.extend_from_slice(&row.id.0.to_be_bytes());
+        bytes.extend_from_slice(&row.epoch.0.to_be_bytes());
+        bytes.extend_from_slice(&row.last_sequence.0.to_be_bytes());
+        bytes.extend_from_slice(&row.last_offset.0.to_be_bytes());
+        bytes.extend_from_slice(&row.offset_delta.to_be_bytes());
+        bytes.extend_from_slice(&row.timestamp.0.to_be_bytes());
+        bytes.extend_from_slice(&row.coordinator_epoch.0.to_be_bytes());
+        bytes.extend_from_slice(&row.txn_start.map_or(-1, |start| start.0).to_be_bytes());
     }
     let crc = crc32c::crc32c(&bytes[COVERED..]);
     bytes[2..COVERED].copy_from_slice(&crc.to_be_bytes());
