@@ -5,7 +5,10 @@
 //!   -> clean stop, start, audit again -> end
 //! ```
 
+mod cast;
+mod phases;
 mod process;
+mod rot;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,13 +17,12 @@ use ringmain_session::Close;
 use ringmain_shard::{Effects, Note, Shard, turn};
 use ringmain_types::{ErrorCode, Instant, Now, Offset, Partition, ShardId, WallMs};
 
-use crate::clients::{self, Action, Client, Context};
+use crate::clients::{Action, Client, Context};
 use crate::coverage::{self, Fault, Hits};
 use crate::digest::Digest;
 use crate::disk::{self, SimDisk};
 use crate::events::{Event, Events};
-use crate::faults::{Groups, Plan, Strike, WIDE_FROM};
-use crate::groups::{self, GROUPS, MIXED};
+use crate::faults::{Plan, Strike};
 use crate::hands::{Arrived, Outside, SimHands};
 use crate::ledger::{Broken, Ledger};
 use crate::mesh::SimMesh;
@@ -28,19 +30,17 @@ use crate::network::{self, Network};
 use crate::random::Random;
 use crate::reshard::{self, Layout, Reshard};
 use crate::trace::Trace;
+use cast::cast;
+use phases::Phase;
 
 /// 2026-01-01.
 const WALL_START_MS: i64 = 1_767_225_600_000;
-/// Once faults have stopped, all that is pending ends within this, and so does each audit.
-const CALM_NS_MAX: u64 = 60_000_000_000;
 /// No pause or stall lasts longer once nothing new goes wrong; and after a full disk, whose broker looks once a second for space.
 const AFTERMATH_NS: u64 = 500_000_000;
 const AFTERMATH_FULL_NS: u64 = 1_500_000_000;
 /// A start, up to `Note::Ready` of every shard, and a clean stop.
 const START_NS_MAX: u64 = 20_000_000_000;
 const SHARDS_MAX: u16 = 3;
-/// Long polls of each watcher after the faults.
-const WATCHES: u32 = 12;
 /// Far above what any history needs: past it, something spins.
 const STEPS_MAX: u64 = 2_000_000;
 
@@ -77,20 +77,6 @@ pub struct Report {
     pub slowest_ns: BTreeMap<&'static str, u64>,
     /// The cut that was planned has come.
     pub cut: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    Chaos,
-    Calm,
-    Audit,
-    /// The clean stop after the first audit.
-    Stop,
-    SecondAudit,
-    /// One more clean stop, and a bit changes.
-    Rot,
-    RotAudit,
-    End,
 }
 
 struct Core {
@@ -526,15 +512,6 @@ impl World {
         }
     }
 
-    /// Since when nothing is wrong.
-    fn quiet_since(&self) -> Option<u64> {
-        let peace = self.phase > Phase::Chaos
-            && !matches!(self.phase, Phase::Stop | Phase::Rot)
-            && !self.restart_due
-            && self.serving();
-        peace.then_some(self.quiet_since_ns)
-    }
-
     /// Lets a client do something, then whatever comes of it.
     fn client(&mut self, client: usize, act: impl FnOnce(&mut dyn Client, &mut Context<'_>)) {
         let quiet_since_ns = self.quiet_since();
@@ -659,90 +636,6 @@ impl World {
         *self.report.strikes.entry(strike).or_default() += 1;
         self.outside.trace.line(self.outside.now_ns, || "world".into(), || format!("==== {strike:?}"));
     }
-
-    fn phase(&mut self, phase: Phase) {
-        self.outside.trace.line(self.outside.now_ns, || "world".into(), || format!("==== {phase:?}"));
-        self.phase = phase;
-        self.phase_until_ns = self.outside.now_ns + CALM_NS_MAX;
-        for client in 0..self.clients.len() {
-            self.outside.events.push(self.outside.now_ns, Event::Wake { client });
-        }
-    }
-
-    /// Goes on to the next phase when this one is done.
-    fn advance(&mut self) {
-        match self.phase {
-            Phase::Calm | Phase::Audit | Phase::SecondAudit | Phase::RotAudit => {
-                if !self.running || !self.clients.iter().all(|client| client.finished(&self.ledger)) {
-                    return;
-                }
-            }
-            Phase::Stop | Phase::Rot => {
-                if self.stopping || !self.running {
-                    return;
-                }
-            }
-            Phase::Chaos | Phase::End => return,
-        }
-        match self.phase {
-            Phase::Calm => self.audit(Phase::Audit),
-            Phase::Audit => {
-                self.phase(Phase::Stop);
-                self.stop();
-            }
-            Phase::Stop => self.audit(Phase::SecondAudit),
-            Phase::SecondAudit if self.plan.rots => {
-                self.ledger.compacted_away();
-                self.phase(Phase::Rot);
-                self.stop();
-            }
-            Phase::Rot => self.audit(Phase::RotAudit),
-            Phase::RotAudit => self.phase = Phase::End,
-            _ => {
-                self.ledger.compacted_away();
-                self.phase = Phase::End;
-            }
-        }
-    }
-
-    /// A fresh reader of everything, from the start.
-    fn audit(&mut self, phase: Phase) {
-        let style = clients::ConsumerStyle {
-            version: if self.auditors == 0 { 17 } else { 4 },
-            session: false,
-            rewind: 0.0,
-            max_wait_ms: 5,
-            bytes_max: 1 << 20,
-            list: 0.1,
-            pause_ns: 0,
-        };
-        self.auditors += 1;
-        self.clients.push(Box::new(clients::Consumer::new(style)));
-        self.phase(phase);
-    }
-}
-
-/// Coordinators in the time of these histories, and few of them.
-fn properties(groups: &Groups) -> BTreeMap<String, String> {
-    let (session, offsets) = (clients::MODERN_SESSION_MS.to_string(), groups::OFFSETS_PARTITIONS.to_string());
-    let given = [
-        ("offsets.topic.num.partitions", offsets.as_str()),
-        ("group.min.session.timeout.ms", "10"),
-        ("group.initial.rebalance.delay.ms", "20"),
-        ("group.consumer.min.session.timeout.ms", "10"),
-        ("group.consumer.session.timeout.ms", &session),
-        ("group.consumer.min.heartbeat.interval.ms", "10"),
-        ("group.consumer.heartbeat.interval.ms", "50"),
-        ("group.consumer.assignment.interval.ms", "20"),
-    ];
-    let mut properties: BTreeMap<String, String> =
-        given.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    if groups.roll_ms > 0 {
-        properties.insert("log.roll.ms".into(), groups.roll_ms.to_string());
-        properties.insert("log.cleaner.min.cleanable.ratio".into(), "0.01".into());
-        properties.insert("log.cleaner.delete.retention.ms".into(), groups.tombstones_ms.to_string());
-    }
-    properties
 }
 
 /// The numbers that a history's course is drawn from.
@@ -752,69 +645,4 @@ fn course(random: &mut Random, salt: Option<u64>) -> Random {
         course = Random::new(course.next() ^ salt);
     }
     course
-}
-
-/// The clients of a plan; who is taken out keeps his place and does nothing.
-fn cast(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>> {
-    let mut clients = all_clients(plan, random, start_ns);
-    for at in plan.less.clients.iter().filter(|at| **at > 0) {
-        if let Some(client) = clients.get_mut(*at) {
-            *client = Box::new(clients::Absent);
-        }
-    }
-    clients
-}
-
-fn all_clients(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn Client>> {
-    let work = &plan.work;
-    let mut clients: Vec<Box<dyn Client>> = Vec::new();
-    let wishes = clients::wishes(random, work.topics, work.partitions_max, start_ns, plan);
-    // Who reads what compaction replaces meanwhile begins again and again.
-    let rereads = wishes.iter().any(|wish| wish.compacted.is_some()) && Random::new(plan.seed ^ 0x72_6577).chance(0.5);
-    let wishes = wishes.into_iter().enumerate().filter(|(at, _)| *at == 0 || !plan.less.topics.contains(at));
-    clients.push(Box::new(clients::Admin::new(wishes.map(|(_, wish)| wish).collect())));
-    for id in 0..work.producers {
-        let mut style = clients::producer_style(random, work.values);
-        style.values = plan.less.values.map_or(style.values, |less| style.values.min(less as u32));
-        clients.push(Box::new(clients::Producer::new(100 + id, style)));
-    }
-    for _ in 0..work.consumers {
-        let mut style = clients::consumer_style(random);
-        style.rewind = if rereads { 0.3 } else { style.rewind };
-        if plan.faults.wide.pace > 1 {
-            // Whoever reads without a pause would do nothing else for hours.
-            style.pause_ns = style.pause_ns.max(4_000_000);
-        }
-        clients.push(Box::new(clients::Consumer::new(style)));
-    }
-    for id in 0..work.churns {
-        let partitions = random.between(1, 3) as i32;
-        clients.push(Box::new(clients::Churn::new(200 + id, work.churn_rounds, partitions, work.groups.clients() > 0)));
-    }
-    if work.trims > 0 {
-        clients.push(Box::new(clients::Trimmer::new(work.trims, random.between(5, 50) * 1_000_000)));
-    }
-    for number in 0..work.watchers {
-        clients.push(Box::new(clients::Watcher::new(number, 20, WATCHES)));
-    }
-    clients.extend((0..work.nuisances).map(|_| Box::<clients::Nuisance>::default() as Box<dyn Client>));
-    let groups = work.groups;
-    for number in 0..groups.committers {
-        clients.push(Box::new(clients::Committer::new(number, groups.commits, random.skewed(100_000, 20_000_000))));
-    }
-    for number in 0..groups.members {
-        clients.push(Box::new(clients::Member::new(number as usize % GROUPS, groups.whims)));
-    }
-    for number in 0..groups.modern {
-        let member = clients::Modern::new(number as usize % GROUPS, number, groups.whims);
-        clients.push(Box::new(member.forgetful(plan.seed >= WIDE_FROM)));
-    }
-    for number in 0..groups.mixed.0 {
-        clients.push(Box::new(clients::Member::mixed(number, groups.whims)));
-    }
-    for number in 0..groups.mixed.1 {
-        let member = clients::Modern::new(MIXED, number, groups.whims);
-        clients.push(Box::new(member.forgetful(plan.seed >= WIDE_FROM)));
-    }
-    clients
 }

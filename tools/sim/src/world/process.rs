@@ -1,17 +1,19 @@
 //! The broker's lives: starts, with another number of shards perhaps, stops, and ends of all kinds.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use ringmain_disk::DiskError;
 use ringmain_log::CompactionStats;
 use ringmain_shard::{Config, Effects, Shard};
 use ringmain_types::{BrokerId, DirId, ShardId};
 
-use super::{Core, Phase, SHARDS_MAX, START_NS_MAX, World, properties};
+use super::phases::Phase;
+use super::{Core, SHARDS_MAX, START_NS_MAX, World};
+use crate::clients;
 use crate::events::Event;
-use crate::faults::Strike;
+use crate::faults::{Groups, Strike};
+use crate::groups;
 use crate::hands::Arrived;
-use crate::ledger::Rot;
 use crate::reshard::{Outcome, Reshard};
 
 impl World {
@@ -167,29 +169,6 @@ impl World {
         outside.events.push(at, Event::Start);
     }
 
-    /// A bit changes while nobody looks: in a journal, or in a file of a topic that clients read.
-    fn rot(&mut self) {
-        let wanted =
-            |path: &str| !path.starts_with("__") && (path.ends_with(".journal") || !path.starts_with("journal-"));
-        // Kafka's format has no checksum over a batch's base offset, and in a compacted log its neighbours do not tell it.
-        let ledger = &self.ledger;
-        let spared = |path: &str, content: &[u8], at: u64| {
-            path.ends_with(".log") && ledger.compacted(path) && in_base_offset(content, at as usize)
-        };
-        let outside = &mut self.outside;
-        let Some((path, at)) = outside.disk.rot(&mut outside.random, wanted, spared) else { return };
-        outside.trace.line(outside.now_ns, || "world".into(), || format!("==== rot in {path} at {at}"));
-        let kind = ["journal", "log", "timeindex", "index", "snapshot"].into_iter().find(|kind| path.ends_with(kind));
-        self.ledger.reach(match kind {
-            Some("journal") => "rot: in a journal",
-            Some("log") => "rot: in records",
-            Some("timeindex" | "index") => "rot: in an index",
-            Some("snapshot") => "rot: in a snapshot",
-            _ => "rot: elsewhere",
-        });
-        self.ledger.rot = Some(Rot { path, named: false });
-    }
-
     /// A shard fenced its directory.
     pub(super) fn fenced(&mut self, error: &DiskError) {
         // What is not whole is not begun with: named, and nothing is made of it.
@@ -252,14 +231,25 @@ impl World {
     }
 }
 
-/// Whether a segment's byte is of a batch's base offset.
-fn in_base_offset(segment: &[u8], byte: usize) -> bool {
-    let mut begin = 0;
-    while let Some(&[a, b, c, d]) = segment.get(begin + 8..begin + 12) {
-        if (begin..begin + 8).contains(&byte) {
-            return true;
-        }
-        begin += 12 + u32::from_be_bytes([a, b, c, d]) as usize;
+/// Coordinators in the time of these histories, and few of them.
+fn properties(groups: &Groups) -> BTreeMap<String, String> {
+    let (session, offsets) = (clients::MODERN_SESSION_MS.to_string(), groups::OFFSETS_PARTITIONS.to_string());
+    let given = [
+        ("offsets.topic.num.partitions", offsets.as_str()),
+        ("group.min.session.timeout.ms", "10"),
+        ("group.initial.rebalance.delay.ms", "20"),
+        ("group.consumer.min.session.timeout.ms", "10"),
+        ("group.consumer.session.timeout.ms", &session),
+        ("group.consumer.min.heartbeat.interval.ms", "10"),
+        ("group.consumer.heartbeat.interval.ms", "50"),
+        ("group.consumer.assignment.interval.ms", "20"),
+    ];
+    let mut properties: BTreeMap<String, String> =
+        given.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    if groups.roll_ms > 0 {
+        properties.insert("log.roll.ms".into(), groups.roll_ms.to_string());
+        properties.insert("log.cleaner.min.cleanable.ratio".into(), "0.01".into());
+        properties.insert("log.cleaner.delete.retention.ms".into(), groups.tombstones_ms.to_string());
     }
-    false
+    properties
 }
