@@ -24,7 +24,8 @@ const USAGE: &str = "\
 --seeds FROM..TO      these, on all cores
 --count K             K seeds from a random start
 --cuts [--seed N]     a short history, once for every point at which power can be cut
---old-failures        the seeds in tools/sim/seeds.txt";
+--old-failures        the seeds in tools/sim/seeds.txt
+--hunt N              until something fails: N seeds, narrow and wide ones in turn, then cuts and old failures";
 
 /// Every this many seeds runs twice, and both must be alike to the byte.
 const TWICE_EVERY: u64 = 16;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         ["--cuts"] => cuts(CUTS_SEED),
         ["--cuts", "--seed", seed] => number(seed).is_some_and(cuts),
         ["--old-failures"] => many(&old_failures()),
+        ["--hunt", count] => number(count).is_some_and(hunt),
         _ => {
             eprintln!("{USAGE}");
             false
@@ -137,20 +139,22 @@ fn print_violation(violation: &Violation) {
     println!("  {}", violation.text.trim_end().replace('\n', "\n  "));
 }
 
-/// Runs `job` for 0.. on all cores until it says that there are no more, or enough have failed.
+/// Runs `job` for 0.. on all cores until it says that there are no more, or enough have failed. Failures in the order of their numbers.
 fn spread(
+    failures_max: usize,
     job: impl Fn(u64) -> Option<Result<Report, (String, Violation)>> + Sync,
-) -> (Tally, Vec<(String, Violation)>) {
+) -> (Tally, Vec<(u64, String, Violation)>) {
     let next = AtomicU64::new(0);
     let over = AtomicBool::new(false);
-    let outcome = Mutex::new((Tally::default(), Vec::new()));
+    let outcome: Mutex<(Tally, Vec<(u64, String, Violation)>)> = Mutex::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     let began = Instant::now();
-                    let Some(result) = job(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(result) = job(at) else { break };
                     let took = began.elapsed();
                     let mut outcome = outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     match result {
@@ -158,20 +162,22 @@ fn spread(
                         Err((command, violation)) => {
                             println!("{command}");
                             print_violation(&violation);
-                            outcome.1.push((command, violation));
-                            over.store(outcome.1.len() >= FAILURES_MAX, Ordering::Relaxed);
+                            outcome.1.push((at, command, violation));
+                            over.store(outcome.1.len() >= failures_max, Ordering::Relaxed);
                         }
                     }
                 }
             });
         }
     });
-    outcome.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+    let mut outcome = outcome.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    outcome.1.sort_by_key(|(at, ..)| *at);
+    outcome
 }
 
 fn many(seeds: &[u64]) -> bool {
     let started = Instant::now();
-    let (tally, failures) = spread(|at| {
+    let (tally, failures) = spread(FAILURES_MAX, |at| {
         let seed = *seeds.get(at as usize)?;
         let failed = |violation| (format!("cargo xtask sim --seed {seed}"), violation);
         let result = run(Plan::draw(seed), Trace::default());
@@ -189,7 +195,7 @@ fn many(seeds: &[u64]) -> bool {
     });
     tally.print(started);
     println!("{} passed, {} failed", tally.histories, failures.len());
-    print_failed("seeds", failures.iter().map(|(_, violation)| violation.seed.to_string()))
+    print_failed("seeds", failures.iter().map(|(.., violation)| violation.seed.to_string()))
 }
 
 /// The last line says what failed, however much was printed since. True when nothing did.
@@ -201,10 +207,44 @@ fn print_failed(what: &str, failed: impl Iterator<Item = String>) -> bool {
     failed.is_empty()
 }
 
+/// For a tree with a bug in it: what finds it, and after how many histories, in one line. False when something did.
+fn hunt(count: u64) -> bool {
+    let seed_at = |at: u64| if at.is_multiple_of(2) { at / 2 } else { WIDE_FROM + at / 2 };
+    let seeds: Vec<u64> = (0..count).map(seed_at).collect();
+    let old = old_failures();
+    let cut = |at: u64| {
+        let result = run(Plan::cut(CUTS_SEED, at + 1), Trace::default());
+        result.map(|report| report.cut.then_some(report)).transpose()
+    };
+    let nth = |seeds: &[u64], at: u64| Some(run(Plan::draw(*seeds.get(at as usize)?), Trace::default()));
+    type Source<'a> = (&'static str, &'static str, Box<dyn Fn(u64) -> Option<Result<Report, Violation>> + Sync + 'a>);
+    let sources: [Source<'_>; 3] = [
+        ("seeds", "seed", Box::new(|at| nth(&seeds, at))),
+        ("cuts", "cut", Box::new(cut)),
+        ("old failures", "seed", Box::new(|at| nth(&old, at))),
+    ];
+    let mut before = Vec::new();
+    for (many, one, source) in sources {
+        let number = |at: u64, violation: &Violation| if one == "cut" { at + 1 } else { violation.seed };
+        let (tally, failures) = spread(1, |at| {
+            let named = |violation: Violation| (format!("{one} {}", number(at, &violation)), violation);
+            Some(source(at)?.map_err(named))
+        });
+        if let Some((at, what, violation)) = failures.first() {
+            before.push(format!("{} {many}", at + 1));
+            println!("FOUND after {}: {what}: {}", before.join(" and "), violation.invariant);
+            return false;
+        }
+        before.push(format!("{} {many}", tally.histories));
+    }
+    println!("NOT FOUND by {}", before.join(", "));
+    true
+}
+
 /// The same short history again and again, its power cut one point later each time, until there is no such point.
 fn cuts(seed: u64) -> bool {
     let started = Instant::now();
-    let (tally, failures) = spread(|at| {
+    let (tally, failures) = spread(FAILURES_MAX, |at| {
         let point = at + 1;
         match run(Plan::cut(seed, point), Trace::default()) {
             Ok(report) if !report.cut => None,
@@ -219,5 +259,5 @@ fn cuts(seed: u64) -> bool {
         tally.histories,
         failures.len()
     );
-    print_failed("histories:", failures.into_iter().map(|(command, _)| command)) && tally.histories > 0
+    print_failed("histories:", failures.into_iter().map(|(_, command, _)| command)) && tally.histories > 0
 }

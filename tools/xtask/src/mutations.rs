@@ -1,16 +1,18 @@
 //! Puts known bugs back, one at a time, and sees whether the simulator finds them: a checker that nothing can break checks nothing.
 //!
-//! Each `tools/sim/mutations/*.patch` is applied to a copy of HEAD in `target/mutations`, built, and run.
+//! Each `tools/sim/mutations/*.patch` is applied to a copy of HEAD in `target/mutations`, built, and hunted (`ringmain-sim --hunt`). What
+//! stands in front of a patch's first `diff` says what the bug is, and in its line `FAILURES: ` which of FAILURES.md's it is one of. The
+//! table of what was found, and after how many histories, comes last, as it stands in tools/sim/DESIGN.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use crate::root;
 
-/// What a mutation must be found by: the cuts, the old failures, then so many seeds, narrow ones and wide ones (`WIDE_FROM`).
-const SEEDS: &str = "0..3000";
-const WIDE_SEEDS: &str = "4294967296..4294970296";
+/// So many histories, half of them wide ones, must find a mutation; what only cuts or an old failure finds is told as that.
+const SEEDS: &str = "3000";
 
 pub fn run(wanted: &[String]) -> bool {
     let patches = match patches(wanted) {
@@ -22,22 +24,39 @@ pub fn run(wanted: &[String]) -> bool {
     };
     let copy = root().join("target/mutations/tree");
     let mut missed = 0;
+    let mut table = vec!["| bug | FAILURES | after | found by | as |".to_owned(), "|---|---|---|---|---|".to_owned()];
     for patch in &patches {
         let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        match hunt(&copy, patch) {
-            Ok(Some(found)) => println!("found   {name}: {found}"),
-            Ok(None) => {
-                println!("MISSED  {name}");
-                missed += 1;
-            }
-            Err(error) => {
-                println!("BROKEN  {name}: {error}");
-                missed += 1;
-            }
-        }
+        let began = Instant::now();
+        let outcome = hunt(&copy, patch);
+        let found = outcome.as_ref().is_ok_and(|line| line.starts_with(FOUND));
+        missed += usize::from(!found);
+        let text = outcome.unwrap_or_else(|error| format!("BROKEN: {error}"));
+        println!("{name} ({} s): {text}", began.elapsed().as_secs());
+        table.push(row(&name, &failures(patch), &text));
     }
+    table.iter().for_each(|row| println!("{row}"));
     println!("{} found, {missed} missed", patches.len() - missed);
     missed == 0
+}
+
+/// How a hunt's line begins.
+const FOUND: &str = "FOUND after ";
+
+/// `FOUND after <histories>: <which>: <invariant>` as a row.
+fn row(name: &str, failures: &str, text: &str) -> String {
+    let found = text.strip_prefix(FOUND).and_then(|rest| rest.split_once(": "));
+    match found.and_then(|(after, rest)| Some((after, rest.split_once(": ")?))) {
+        Some((after, (which, invariant))) => format!("| {name} | {failures} | {after} | {which} | {invariant} |"),
+        None => format!("| {name} | {failures} | | | {text} |"),
+    }
+}
+
+/// Which lines of FAILURES.md the patch says that it is about.
+fn failures(patch: &Path) -> String {
+    let text = fs::read_to_string(patch).unwrap_or_default();
+    let head = text.lines().take_while(|line| !line.starts_with("diff ") && !line.starts_with("--- "));
+    head.filter_map(|line| line.strip_prefix("FAILURES: ")).collect::<Vec<_>>().join(", ")
 }
 
 fn patches(wanted: &[String]) -> Result<Vec<PathBuf>, String> {
@@ -52,8 +71,8 @@ fn patches(wanted: &[String]) -> Result<Vec<PathBuf>, String> {
     Ok(patches)
 }
 
-/// The first violation's command and invariant; `None` when all passed.
-fn hunt(copy: &Path, patch: &Path) -> Result<Option<String>, String> {
+/// The line of the hunt for this bug.
+fn hunt(copy: &Path, patch: &Path) -> Result<String, String> {
     if !copy.exists() {
         git(&root(), &["worktree", "prune"])?;
         git(&root(), &["worktree", "add", "--force", "--detach", &copy.to_string_lossy(), "HEAD"])?;
@@ -62,26 +81,16 @@ fn hunt(copy: &Path, patch: &Path) -> Result<Option<String>, String> {
     git(copy, &["reset", "--quiet", "--hard", head.trim()])?;
     let patch = fs::canonicalize(patch).map_err(|error| error.to_string())?;
     git(copy, &["apply", &patch.to_string_lossy()])?;
-    let sim = ["run", "--quiet", "--profile", "sim", "--package", "ringmain-sim", "--"];
-    for arguments in [&["--cuts"][..], &["--old-failures"], &["--seeds", SEEDS], &["--seeds", WIDE_SEEDS]] {
-        let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .current_dir(copy)
-            .env("CARGO_TARGET_DIR", root().join("target/mutations/target"))
-            .args(sim)
-            .args(arguments)
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(|error| error.to_string())?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        if let Some((before, after)) = text.split_once("VIOLATION") {
-            let command = before.lines().last().unwrap_or_default();
-            return Ok(Some(format!("{command}{}", after.lines().next().unwrap_or_default())));
-        }
-        if !output.status.success() {
-            return Err(format!("sim {arguments:?}: {}", output.status));
-        }
-    }
-    Ok(None)
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(copy)
+        .env("CARGO_TARGET_DIR", root().join("target/mutations/target"))
+        .args(["run", "--quiet", "--profile", "sim", "--package", "ringmain-sim", "--", "--hunt", SEEDS])
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().rev().find(|line| line.starts_with(FOUND) || line.starts_with("NOT FOUND"));
+    line.map(str::to_owned).ok_or_else(|| format!("sim: {}", output.status))
 }
 
 fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
@@ -91,4 +100,16 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
         return Err(format!("git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_find_is_a_row() {
+        let text = "FOUND after 7 seeds: seed 3: one offset, one value, for ever";
+        assert_eq!(row("bug", "27, 39", text), "| bug | 27, 39 | 7 seeds | seed 3 | one offset, one value, for ever |");
+        assert_eq!(row("bug", "1", "NOT FOUND by 3 seeds"), "| bug | 1 | | | NOT FOUND by 3 seeds |");
+    }
 }
