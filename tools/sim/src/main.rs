@@ -27,8 +27,9 @@ const USAGE: &str = "\
 --old-failures        the seeds in tools/sim/seeds.txt
 --hunt N              until something fails: N seeds, narrow and wide ones in turn, then cuts and old failures";
 
-/// Every this many seeds runs twice, and both must be alike to the byte.
+/// Every so many seeds one runs twice, and both must be alike to the byte; of many seeds, about this many do.
 const TWICE_EVERY: u64 = 16;
+const TWICE: u64 = 500;
 /// More than these are not worth the wait.
 const FAILURES_MAX: usize = 5;
 
@@ -177,12 +178,13 @@ fn spread(
 
 fn many(seeds: &[u64]) -> bool {
     let started = Instant::now();
+    let twice_every = TWICE_EVERY.max(seeds.len() as u64 / TWICE);
     let (tally, failures) = spread(FAILURES_MAX, |at| {
         let seed = *seeds.get(at as usize)?;
         let failed = |violation| (format!("cargo xtask sim --seed {seed}"), violation);
         let result = run(Plan::draw(seed), Trace::default());
         Some(match result {
-            Ok(report) if at.is_multiple_of(TWICE_EVERY) => match run(Plan::draw(seed), Trace::default()) {
+            Ok(report) if at.is_multiple_of(twice_every) => match run(Plan::draw(seed), Trace::default()) {
                 Ok(again) if again.digest == report.digest => Ok(report),
                 other => {
                     let text = format!("{:016x}, then {:?}", report.digest, other.map(|report| report.digest));

@@ -118,6 +118,8 @@ pub struct World {
     /// A clean stop is under way.
     stopping: bool,
     running: bool,
+    /// Somebody may have got further since it was last asked whether all are done.
+    stirred: bool,
     report: Report,
 }
 
@@ -188,6 +190,7 @@ impl World {
             start_until_ns: u64::MAX,
             stopping: false,
             running: false,
+            stirred: true,
             report: Report::default(),
             plan,
         }
@@ -256,6 +259,11 @@ impl World {
         self.ledger.late = life != self.outside.events.life;
         self.ledger.troubled = self.outside.disk.troubled;
         self.ledger.was_troubled |= self.outside.disk.troubled;
+        // Of these nobody hears but by a shard's note, or by an event of his own.
+        self.stirred |= !matches!(
+            event,
+            Event::Turn(_) | Event::Disk(_) | Event::Mesh(_) | Event::ToServer { .. } | Event::Sent { .. }
+        );
         self.play(at_ns, event);
         if self.outside.cut {
             self.outside.cut = false;
@@ -432,6 +440,7 @@ impl World {
 
     fn note(&mut self, shard: ShardId, note: Note) {
         self.outside.trace.line(self.outside.now_ns, || format!("shard {}", shard.0), || format!("note {note:?}"));
+        self.stirred = true;
         match note {
             Note::Ready => {
                 self.cores[usize::from(shard.0)].ready = true;

@@ -42,6 +42,9 @@ impl World {
 
     /// Goes on to the next phase when this one is done.
     pub(super) fn advance(&mut self) {
+        if !std::mem::take(&mut self.stirred) {
+            return;
+        }
         match self.phase {
             Phase::Calm | Phase::Audit | Phase::SecondAudit | Phase::RotAudit => {
                 if !self.running || !self.clients.iter().all(|client| client.finished(&self.ledger)) {
