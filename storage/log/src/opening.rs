@@ -92,6 +92,8 @@ pub(crate) struct Opening {
     /// By sequence; of one sequence the youngest life's.
     candidates: BTreeMap<u64, Candidate>,
     fold: Fold,
+    /// In the ring: where the last group that was folded ends.
+    folded_to: Option<u64>,
     /// The newest group that is whole.
     newest: u64,
     /// The newest group that is known to be flushed, by a younger one's header: that needs no proof.
@@ -125,6 +127,7 @@ impl Opening {
             found: None,
             candidates: BTreeMap::new(),
             fold: Fold::default(),
+            folded_to: None,
             newest: 0,
             flushed: 0,
             unconfirmed: false,
@@ -378,6 +381,7 @@ impl Store {
                     let GroupHeader { entries: count, flushed, .. } = candidate.header;
                     let folded = opening.fold.group(next, entries, count, flushed);
                     folded.map_err(|what| self.journal_error(&format!("group {next}: {}", what.0)))?;
+                    self.in_its_place(opening, next, candidate)?;
                 }
                 // Nobody was told of it: it was torn by the end of the last life.
                 None if next > opening.flushed => return self.discard(opening, next),
@@ -403,12 +407,29 @@ impl Store {
         Ok(Stage::Verify)
     }
 
+    /// A group stands behind the one before, or at the ring's begin when it did not fit there. Whole and elsewhere, it was led astray by the
+    /// disk, and took the place of something.
+    fn in_its_place(&self, opening: &mut Opening, number: u64, group: Candidate) -> Result<(), DiskError> {
+        let bytes = u64::from(group.header.bytes).next_multiple_of(u64::from(self.block));
+        let ring_bytes = opening.found.map_or(0, |found| found.ring_bytes);
+        let fits = |end: u64| end + bytes <= ring_bytes;
+        let before = opening.folded_to.replace(group.at + bytes);
+        match before {
+            // Which of the two is wrong nobody knows.
+            Some(end) if group.at != if fits(end) { end } else { 0 } => {
+                let (found, end) = (group.at + u64::from(self.block), end + u64::from(self.block));
+                Err(self.journal_error(&format!("group {number} stands at {found}, the one before ends at {end}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Groups from `torn` on were never there. What is left is folded anew, from where *its* newest group needs it: a younger horizon
     /// says what is needed once that younger group counts.
     fn discard(&self, opening: &mut Opening, torn: u64) -> Result<Stage, DiskError> {
         opening.candidates.split_off(&torn);
         drop_stale(&mut opening.candidates);
-        opening.fold = Fold::default();
+        (opening.fold, opening.folded_to) = (Fold::default(), None);
         let newest = opening.candidates.last_key_value();
         if newest.map_or(0, |(sequence, _)| *sequence) < opening.flushed {
             return Err(self.journal_error(&format!("group {} is missing", opening.flushed)));

@@ -283,6 +283,34 @@ fn rot_in_the_last_group_of_a_stopped_store_is_no_torn_write() {
     assert!(error.path.contains("rot in group"), "{error}");
 }
 
+/// A disk that wrote a group elsewhere and said that it was done: it is whole, and what stood where it is now is gone.
+#[test]
+fn a_group_that_stands_elsewhere_is_named() {
+    let mut world = World::new(3);
+    world.settle();
+    let p = partition(7, 0);
+    world.create(p, "orders-0");
+    for fill in 0..4 {
+        world.append(p, &batch(3, 20, fill, 1000, None)).unwrap();
+        world.settle();
+    }
+    close(&mut world);
+    let path = "journal-1/0.journal";
+    let mut journal = world.disk.paths()[path].clone();
+    let report = inspect::journal(&journal).unwrap();
+    let group = report.groups.iter().rev().skip(1).find(|group| !group.entries.is_empty()).unwrap();
+    let (from, blocks) = (group.position as usize, (group.bytes as usize).next_multiple_of(512));
+    let free = journal.len() - 2 * blocks;
+    journal.copy_within(from..from + blocks, free);
+    journal[from..from + blocks].fill(0);
+    world.kill();
+    world.disk.put(path, &journal);
+    world.settle();
+    assert!(!world.opened);
+    let Some(StoreEvent::Fenced { error, .. }) = world.events.first() else { panic!("{:?}", world.events) };
+    assert!(error.path.contains(&format!("the one before ends at {}", free + blocks)), "{error}");
+}
+
 /// Lives in a ring that what its logs hold can fill: appends may be refused, a start may not.
 #[test]
 fn a_crowded_ring_opens() {
