@@ -49,6 +49,15 @@ pub const STATES: &[&str] = &[
     "logs that could not be read at a start",
     "logs without space",
     "long polls over several owners",
+    "misdirected: a copy elsewhere",
+    "misdirected: a copy in a journal",
+    "misdirected: a copy in an index",
+    "misdirected: a copy in records",
+    "misdirected: missing elsewhere",
+    "misdirected: missing in a journal",
+    "misdirected: missing in an index",
+    "misdirected: missing in records",
+    "misdirected: spared",
     "no space",
     "nothing found by time",
     "nuisances: ends in peace",
@@ -68,6 +77,7 @@ pub const STATES: &[&str] = &[
     "rot: refused",
     "segments replaced",
     "spare files used again",
+    "stale blocks after power losses",
     "tombstones that went",
     "topics not made by Metadata",
     "zeroes ahead of a log's end",
@@ -92,6 +102,7 @@ pub struct Hits {
     pub nuisances: u64,
     pub mesh: u64,
     pub rot: u64,
+    pub misdirected: u64,
 }
 
 /// Every fault that a seed may draw, whether this one did, and how often it came.
@@ -106,6 +117,7 @@ pub fn faults(plan: &Plan, strikes: &BTreeMap<Strike, u32>, disk: &disk::Counts,
         let own = if strike == Strike::CleanStop { more.saturating_sub(1) } else { more };
         add(strike.name(), mean_ns > 0, own);
     }
+    add("slow disks", faults.disk_latency_ns.1 >= 3_000_000, disk.operations);
     add("disk stalls", faults.disk_stall > 0.0, disk.stalls);
     add("disk completions out of order", faults.completions_reordered > 0.0, disk.reordered);
     add("write errors", errors.write > 0.0, disk.write_errors);
@@ -120,6 +132,7 @@ pub fn faults(plan: &Plan, strikes: &BTreeMap<Strike, u32>, disk: &disk::Counts,
     add("little memory", plan.tight, u64::from(plan.tight));
     add("other numbers of shards", plan.reshards, hits.reshards);
     add("bits that turn", plan.rots, hits.rot);
+    add("misdirected writes", plan.misdirects, hits.misdirected);
     add("hours instead of moments", wide.pace > 1, u64::from(wide.pace > 1));
     all
 }

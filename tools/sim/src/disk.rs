@@ -4,6 +4,7 @@
 
 mod accepted;
 mod media;
+mod misdirected;
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,8 @@ use crate::digest::Digest;
 use crate::faults::DiskErrors;
 use crate::random::Random;
 use media::{Bytes, Media, Snapshot};
+use misdirected::Past;
+pub use misdirected::Touched;
 use names::{Change, Inode, Names, Node};
 
 /// How this disk behaves; drawn once a seed.
@@ -31,6 +34,8 @@ pub struct Manner {
     /// Completions come in the order of submissions unless this hits.
     pub reordered: f32,
     pub errors: DiskErrors,
+    /// What writes replaced is remembered, for one of them may turn out to have gone elsewhere.
+    pub remembers: bool,
 }
 
 /// Names an operation in flight, for the world's clock.
@@ -107,6 +112,7 @@ pub struct SimDisk {
     /// When the last operation in order completes.
     ordered_ns: u64,
     stale: Vec<Bytes>,
+    past: Past,
     /// Operations may fail.
     pub hostile: bool,
     /// There is no space.
@@ -139,6 +145,8 @@ pub struct Counts {
     /// Of flushes that failed and of what they were to make durable, blocks that are as they were before.
     pub dropped_blocks: u64,
     pub no_space: u64,
+    /// After power losses: blocks that show what another file, or an older life of this one, has or had.
+    pub stale_blocks: u64,
 }
 
 impl SimDisk {
@@ -155,6 +163,7 @@ impl SimDisk {
             waiting: 0,
             ordered_ns: 0,
             stale: Vec::new(),
+            past: Past::default(),
             hostile: false,
             full: false,
             troubled: false,
@@ -303,8 +312,12 @@ impl SimDisk {
                 if end > self.files[inode.0 as usize].size() {
                     self.space("write")?;
                 }
+                let media = &mut self.files[inode.0 as usize];
+                if self.manner.remembers {
+                    self.past.wrote(media, inode, first, &blocks);
+                }
                 for (block, bytes) in (first..).zip(blocks) {
-                    self.files[inode.0 as usize].write(block, bytes);
+                    media.write(block, bytes);
                 }
             }
             Work::Flush { started, .. } => {
@@ -506,7 +519,7 @@ impl SimDisk {
         let surplus = self.stale.len().saturating_sub(32);
         self.stale.drain(..surplus);
         for media in &mut self.files {
-            media.lose_power(random, u64::from(self.manner.block_bytes), &self.stale);
+            self.counts.stale_blocks += media.lose_power(random, u64::from(self.manner.block_bytes), &self.stale);
         }
         self.names.lose_power(random);
     }
@@ -567,7 +580,7 @@ fn error(operation: &'static str, path: &str, errno: i32) -> DiskError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use ringmain_buffer::Buf;
     use ringmain_disk::DiskClass;
@@ -576,16 +589,16 @@ mod tests {
     const SHARD: ShardId = ShardId(0);
     const FILE: FileId = FileId(1);
 
-    struct Bench {
-        disk: SimDisk,
-        random: Random,
+    pub(crate) struct Bench {
+        pub disk: SimDisk,
+        pub random: Random,
         due: Vec<(u64, Operation)>,
         token: u64,
         done: Vec<DiskDone>,
     }
 
     impl Bench {
-        fn new(seed: u64, flush_covers: bool) -> Bench {
+        pub fn new(seed: u64, flush_covers: bool) -> Bench {
             let latency_ns = (1_000, 50_000);
             let manner = Manner {
                 block_bytes: 512,
@@ -595,6 +608,7 @@ mod tests {
                 stall_ns: (1, 2),
                 reordered: 1.0,
                 errors: DiskErrors::default(),
+                remembers: true,
             };
             let disk = SimDisk::new(manner);
             Bench { disk, random: Random::new(seed), due: Vec::new(), token: 0, done: Vec::new() }
@@ -608,7 +622,7 @@ mod tests {
         }
 
         /// Completes all that is in flight, by time.
-        fn settle(&mut self) {
+        pub fn settle(&mut self) {
             while let Some(first) = (0..self.due.len()).min_by_key(|at| self.due[*at]) {
                 let (at, operation) = self.due.remove(first);
                 let done = self.disk.complete(at, &mut self.random, operation, &mut self.due);
@@ -623,18 +637,18 @@ mod tests {
             self.done.remove(at).result
         }
 
-        fn open(&mut self, file: FileId, path: &str) -> u64 {
+        pub fn open(&mut self, file: FileId, path: &str) -> u64 {
             match self.run(DiskKind::Open { dir: DirId(0), file, path: path.into(), create: true }) {
                 Ok(DiskOk::Opened { bytes }) => bytes,
                 other => panic!("{other:?}"),
             }
         }
 
-        fn write(&mut self, file: FileId, block: u64, byte: u8) -> DiskToken {
+        pub fn write(&mut self, file: FileId, block: u64, byte: u8) -> DiskToken {
             self.submit(DiskKind::Write { file, position: block * 512, data: vec![Buf::copy_of(&[byte; 512])] })
         }
 
-        fn flush(&mut self, files: &[FileId], after: Vec<DiskToken>) {
+        pub fn flush(&mut self, files: &[FileId], after: Vec<DiskToken>) {
             self.run(DiskKind::Flush { dir: DirId(0), files: files.into(), after }).unwrap();
         }
     }

@@ -12,7 +12,7 @@ const RETENTION_CHECK_MS_MAX: u64 = 300_000;
 const COMPACTION_CHECK_MS_MAX: u64 = 60_000;
 
 /// Drawn once a seed. Swarm testing (Groce et al., 2012): half of the faults are off in each run, so that runs differ in kind, not
-/// only in order. Rot is to come (the issue on the hostile world).
+/// only in order.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     pub disk_latency_ns: (u64, u64),
@@ -226,6 +226,8 @@ pub struct Plan {
     pub cut_at: Option<u64>,
     /// In the end a bit of a file changes.
     pub rots: bool,
+    /// Or a write turns out to have gone elsewhere.
+    pub misdirects: bool,
     pub work: Work,
     /// Taken out of all that.
     pub less: Less,
@@ -338,6 +340,8 @@ impl Plan {
         }
         // Who is kept out for as long as connections may idle is no failure: groups bring room for their own, and for those that vanish.
         limits.connections_max += 2 * work.groups.clients() + 4 * work.watchers + 4 * work.nuisances;
+        let mut own = Random::new(seed ^ 0x0072_6f74);
+        let rots = own.chance(0.5);
         Plan {
             seed,
             shards: [1, 2, 2, 2, 3][random.below(5) as usize],
@@ -348,7 +352,8 @@ impl Plan {
             flush_covers: random.chance(0.7),
             reshards: random.chance(0.3),
             cut_at: None,
-            rots: Random::new(seed ^ 0x0072_6f74).chance(0.5),
+            rots,
+            misdirects: seed >= WIDE_FROM && !rots && own.chance(0.7),
             work,
             less: Less::default(),
         }
@@ -377,6 +382,7 @@ impl Plan {
             chaos_ns: 60_000_000,
             cut_at: Some(point),
             rots: false,
+            misdirects: false,
             tight: false,
             reshards: false,
             limits,

@@ -108,12 +108,14 @@ pub struct Broken {
     pub text: String,
 }
 
-/// A bit changed on the disk, between two lives.
+/// Something changed on the disk, between two lives, in these files.
 #[derive(Clone, Debug)]
 pub struct Rot {
-    pub path: String,
-    /// A shard told of the file.
-    pub named: bool,
+    pub paths: Vec<String>,
+    /// Of them, those that a shard told of.
+    pub named: BTreeSet<String>,
+    /// A journal's group that is needed is gone: no start may be made without it.
+    pub fatal: bool,
 }
 
 #[derive(Default, Debug)]
@@ -182,13 +184,16 @@ impl Ledger {
         legal
     }
 
-    /// Rot in the records of this partition: all else must be served.
-    pub fn rotten(&self, key: Key) -> bool {
+    /// Rot in the records of this partition: all else must be served. Whether a shard told of it.
+    pub fn rotten(&self, key: Key) -> Option<bool> {
         let name = format!("{}-{}", self.topics[&key.topic].name, key.index);
-        let of = |path: &str| {
+        let of = |path: &&String| {
             path.ends_with(".log") && path.strip_prefix(&name).is_some_and(|rest| rest.starts_with(['/', '-', '.']))
         };
-        self.rot.as_ref().is_some_and(|rot| of(&rot.path))
+        let rot = self.rot.as_ref()?;
+        let mut paths = rot.paths.iter().filter(of).peekable();
+        paths.peek()?;
+        Some(paths.any(|path| rot.named.contains(path)))
     }
 
     /// The file is of a compacted topic.
@@ -201,8 +206,10 @@ impl Ledger {
 
     /// A shard said that this file is damaged.
     pub fn named(&mut self, path: &str) {
-        match self.rot.as_mut().filter(|rot| path.contains(&rot.path)) {
-            Some(rot) => rot.named = true,
+        let found =
+            self.rot.as_mut().and_then(|rot| Some((rot.paths.iter().find(|of| path.contains(*of))?, &mut rot.named)));
+        match found {
+            Some((path, named)) => _ = named.insert(path.clone()),
             None => self.fail("nothing rots here", path.to_owned()),
         }
     }
@@ -492,7 +499,7 @@ impl Ledger {
         if !self.logs.contains_key(&key) {
             return;
         }
-        if !self.rotten(key) {
+        if self.rotten(key).is_none() {
             self.end_seen("recovered end", key, self.end(key), end);
         }
         self.start_seen(key, self.start(key), start);

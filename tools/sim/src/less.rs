@@ -29,7 +29,7 @@ pub struct Less {
 }
 
 /// What goes on all the time and can be switched off.
-pub const CALMED: [&str; 10] = [
+pub const CALMED: [&str; 11] = [
     "stalls",
     "reordering",
     "splitting",
@@ -39,6 +39,7 @@ pub const CALMED: [&str; 10] = [
     "slow-mesh",
     "slow-disk",
     "rot",
+    "misdirection",
     "resharding",
 ];
 
@@ -57,6 +58,7 @@ impl Less {
                 "slow-mesh" => faults.mesh_delay_ns = (500, 5_000),
                 "slow-disk" => faults.disk_latency_ns = (20_000, 200_000),
                 "rot" => plan.rots = false,
+                "misdirection" => plan.misdirects = false,
                 _ => plan.reshards = false,
             }
         }

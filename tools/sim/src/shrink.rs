@@ -95,7 +95,7 @@ impl Shrink<'_> {
         for (strike, _) in whole.faults.strikes().into_iter().filter(|(_, mean_ns)| *mean_ns > 0) {
             ideas.push(Box::new(move |less| _ = less.strikes.insert(strike)));
         }
-        let shown = |plan: &Plan| format!("{:?} {} {}", plan.faults, plan.reshards, plan.rots);
+        let shown = |plan: &Plan| format!("{:?} {} {} {}", plan.faults, plan.reshards, plan.rots, plan.misdirects);
         for what in CALMED {
             let mut without = less.clone();
             without.calmed.insert(what);

@@ -135,6 +135,7 @@ impl World {
             stall_ns: (1_000_000, 100_000_000),
             reordered: faults.completions_reordered,
             errors: faults.disk_errors,
+            remembers: plan.misdirects,
         };
         let network = network::Manner {
             latency_ns: faults.network_latency_ns,
@@ -214,6 +215,7 @@ impl World {
             ("failed names and sizes", counts.other_errors),
             ("blocks dropped by failed flushes", counts.dropped_blocks),
             ("no space", counts.no_space),
+            ("stale blocks after power losses", counts.stale_blocks),
             ("files made spare", counts.spared),
             ("spare files used again", counts.reused),
             ("zeroes ahead of a log's end", counts.zeroed),
@@ -224,7 +226,8 @@ impl World {
         let network = &self.outside.network;
         let hits = Hits {
             reshards: u64::from(self.report.reshards),
-            rot: u64::from(self.ledger.rot.is_some()),
+            rot: u64::from(self.ledger.rot.is_some() && self.plan.rots),
+            misdirected: u64::from(self.ledger.rot.is_some() && self.plan.misdirects),
             split: network.split,
             slow: network.slow,
             dribbled: network.dribbled,

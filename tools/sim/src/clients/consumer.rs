@@ -327,10 +327,10 @@ fn refuses_rot(error: ErrorCode) -> bool {
 /// A partition is refused: it must be the one whose bytes changed, and somebody must have said so.
 fn rotten(context: &mut Context<'_>, key: Key, from: i64) {
     let rot = context.ledger.rot.clone();
-    if !context.ledger.rotten(key) {
-        context.fail("rot is refused where it is, and nowhere else", format!("{key:?} from {from}, {rot:?}"));
-    } else if !rot.is_some_and(|rot| rot.named) {
-        context.fail("rot is named", format!("{key:?} from {from}"));
+    match context.ledger.rotten(key) {
+        None => context.fail("rot is refused where it is, and nowhere else", format!("{key:?} from {from}, {rot:?}")),
+        Some(false) => context.fail("rot is named", format!("{key:?} from {from}")),
+        Some(true) => {}
     }
     context.ledger.reach("rot: refused");
 }

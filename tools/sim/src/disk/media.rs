@@ -169,15 +169,21 @@ impl Media {
         dropped
     }
 
-    /// The device loses its power; `stale` is what unwritten extents may show instead of zeroes. Everything left is durable.
-    pub fn lose_power(&mut self, random: &mut Random, block_bytes: u64, stale: &[Bytes]) {
+    /// The device loses its power; `stale` is what unwritten extents may show instead of zeroes. Everything left is durable. How many blocks
+    /// show something stale.
+    pub fn lose_power(&mut self, random: &mut Random, block_bytes: u64, stale: &[Bytes]) -> u64 {
+        let mut shown = 0;
         if self.dirty() {
             let mut left = self.durable.clone();
             for (block, older) in std::mem::take(&mut self.dirty) {
                 // One that was cut away and not flushed is not in `blocks`; `dirty` has only what is.
                 let new = self.blocks[&block].bytes.clone();
                 match survivor(random, self.durable.get(&block), &older, new, stale) {
-                    Some(bytes) => left.insert(block, bytes),
+                    Some(bytes) => {
+                        let fresh = !self.durable.contains_key(&block);
+                        shown += u64::from(fresh && stale.iter().any(|stale| Rc::ptr_eq(stale, &bytes)));
+                        left.insert(block, bytes)
+                    }
                     None => left.remove(&block),
                 };
             }
@@ -195,10 +201,11 @@ impl Media {
             .map(|(block, bytes)| (*block, Current { bytes: bytes.clone(), fresh: false }))
             .collect();
         self.written.clear();
+        shown
     }
 
     /// What a reader sees.
-    fn content(&self, block_bytes: u64) -> Vec<u8> {
+    pub fn content(&self, block_bytes: u64) -> Vec<u8> {
         let mut content = vec![0; self.size as usize];
         for (block, current) in &self.blocks {
             let from = ((block * block_bytes) as usize).min(content.len());
@@ -224,6 +231,26 @@ impl Media {
         self.durable.insert(*block, current.bytes.clone());
         self.dirty.remove(block);
         Some(block * block_bytes + at)
+    }
+
+    /// What a block holds; none: zeroes.
+    pub fn block(&self, block: u64) -> Option<&Bytes> {
+        self.blocks.get(&block).map(|current| &current.bytes)
+    }
+
+    /// A block holds something else, durably, and nobody was told.
+    pub fn replace(&mut self, block: u64, bytes: Option<Bytes>) {
+        self.dirty.remove(&block);
+        match bytes {
+            Some(bytes) => {
+                self.blocks.insert(block, Current { bytes: bytes.clone(), fresh: false });
+                self.durable.insert(block, bytes);
+            }
+            None => {
+                self.blocks.remove(&block);
+                self.durable.remove(&block);
+            }
+        }
     }
 
     /// Some of what is durable: stale bytes for others.

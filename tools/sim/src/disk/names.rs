@@ -111,7 +111,7 @@ impl Tree {
         if node == Node::Directory {
             let below: Vec<String> = self.0.keys().filter(|path| under(path, from)).cloned().collect();
             for path in below {
-                let node = self.0.remove(&path).expect("just listed");
+                let node = self.0.remove(&path).expect("it was listed just now");
                 self.0.insert(format!("{to}{}", &path[from.len()..]), node);
             }
         }

@@ -15,7 +15,7 @@ pub(super) enum Phase {
     /// The clean stop after the first audit.
     Stop,
     SecondAudit,
-    /// One more clean stop, and a bit changes.
+    /// One more clean stop, and a bit changes, or a write went elsewhere.
     Rot,
     RotAudit,
     End,
@@ -65,7 +65,7 @@ impl World {
                 self.stop();
             }
             Phase::Stop => self.audit(Phase::SecondAudit),
-            Phase::SecondAudit if self.plan.rots => {
+            Phase::SecondAudit if self.plan.rots || self.plan.misdirects => {
                 self.ledger.compacted_away();
                 self.phase(Phase::Rot);
                 self.stop();

@@ -14,6 +14,7 @@ use crate::events::Event;
 use crate::faults::{Groups, Strike};
 use crate::groups;
 use crate::hands::Arrived;
+use crate::ledger::Rot;
 use crate::reshard::{Outcome, Reshard};
 
 impl World {
@@ -172,8 +173,9 @@ impl World {
     /// A shard fenced its directory.
     pub(super) fn fenced(&mut self, error: &DiskError) {
         // What is not whole is not begun with: named, and nothing is made of it.
-        if let Some(rot) = self.ledger.rot.as_ref().filter(|rot| rot.path.ends_with(".journal")) {
-            if error.errno != DiskError::DAMAGED || !error.path.contains(&rot.path) {
+        let of_journal = |rot: &&Rot| rot.paths.iter().any(|path| path.ends_with(".journal"));
+        if let Some(rot) = self.ledger.rot.as_ref().filter(of_journal) {
+            if error.errno != DiskError::DAMAGED || !rot.paths.iter().any(|path| error.path.contains(path)) {
                 self.ledger.fail("rot is named", format!("{error}, {rot:?}"));
             }
             self.ledger.reach("rot: a journal refused");
@@ -196,6 +198,10 @@ impl World {
     }
 
     pub(super) fn served(&mut self) {
+        if let Some(rot) = self.ledger.rot.as_ref().filter(|rot| rot.fatal) {
+            let text = format!("a start without what stood in {:?}", rot.paths);
+            return self.ledger.fail("a journal that is not whole is refused", text);
+        }
         self.start_until_ns = u64::MAX;
         if self.quiet_since_ns < u64::MAX {
             self.quiet_since_ns = self.quiet_since_ns.max(self.outside.now_ns);
