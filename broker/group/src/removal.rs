@@ -75,7 +75,8 @@ impl GroupCoordinator {
     /// The next part of the oldest deletion.
     pub(crate) fn go_on_deleting(&mut self, now: Now, out: &mut Out) {
         let Some((waiter, id)) = self.deletions.front().cloned() else { return };
-        if let Some(group) = self.groups.get(&id) {
+        // Asked for twice, it may be gone, and somebody else's since.
+        if let Some(group) = self.groups.get(&id).filter(|group| group.deleting) {
             let removed_max = (self.config.limits.removed_max as usize).max(1);
             let gone: Vec<(Arc<str>, PartitionIndex)> = group
                 .offsets
@@ -84,7 +85,7 @@ impl GroupCoordinator {
                 .map(|(topic, partition, _)| (topic.clone(), partition))
                 .collect();
             let rest = gone.len() < group.offsets.len();
-            self.take_offsets(now, &id, gone, out);
+            self.take_each(now, &id, gone, out);
             if rest {
                 return;
             }
@@ -93,6 +94,14 @@ impl GroupCoordinator {
         }
         self.deletions.pop_front();
         out.replies.push((waiter, Reply::Code(ErrorCode::None)));
+    }
+
+    /// As `take_offsets`; but they need not be one batch.
+    fn take_each(&mut self, now: Now, id: &Arc<str>, gone: Vec<(Arc<str>, PartitionIndex)>, out: &mut Out) {
+        for one in gone {
+            self.take_offsets(now, id, vec![one], out);
+            out.cut();
+        }
     }
 
     fn take_offsets(&mut self, now: Now, id: &Arc<str>, gone: Vec<(Arc<str>, PartitionIndex)>, out: &mut Out) {
@@ -165,7 +174,7 @@ impl GroupCoordinator {
             }
             last = Some((topic.clone(), partition));
         }
-        self.take_offsets(now, id, gone, out);
+        self.take_each(now, id, gone, out);
         let empty = self.groups.get(id).is_some_and(|group| group.offsets.is_empty());
         if stopped.is_none() && vacant && empty {
             self.clear(now, id, out);

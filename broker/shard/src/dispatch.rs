@@ -163,7 +163,7 @@ impl Shard {
                 let bytes = answer.as_ref().map_or(0, crate::api::group_replies::answer_bytes);
                 let limit = u64::from(self.config.limits.describe_reply_bytes_max);
                 let most = limit.min(self.sessions.reply_bytes_left() / 2);
-                let fits = groups.bytes == 0 || (groups.bytes + bytes) as u64 <= most;
+                let fits = groups.bytes == 0 || bytes == 0 || (groups.bytes + bytes) as u64 <= most;
                 if let Some(place) = groups.answers.get_mut(share as usize) {
                     *place = if fits { answer } else { Err(ErrorCode::InvalidRequest) };
                     groups.waiting -= 1;

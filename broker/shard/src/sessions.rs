@@ -269,9 +269,10 @@ impl Sessions {
         finished
     }
 
-    /// Who takes most, once connections take more than the account. What is left of closed ones passes, and is nobody's fault here.
+    /// Who holds most, once unsent replies take more than the account. What requests under way take is not in it: who polls for a long
+    /// time would have those closed who are just answered.
     pub(crate) fn worst_holder(&self) -> Option<ConnectionId> {
-        if self.work_bytes() - self.left_work_bytes <= self.held_bytes_max {
+        if self.held_bytes <= self.held_bytes_max {
             return None;
         }
         let takes = |connection: &Connection| connection.held_bytes as u64 + connection.work_bytes;

@@ -203,6 +203,7 @@ impl Shard {
             }
             Input::Eof { connection } => self.peer_ended(now, connection, out),
             Input::Closed { connection, why } => {
+                self.crowd.forget(connection);
                 if let Some(gone) = self.sessions.forget(connection, why, &mut self.timers, out) {
                     self.end_jobs(gone.jobs, out);
                 }
@@ -363,6 +364,7 @@ impl Shard {
 
     /// Closes a connection for a reason of ours.
     pub(crate) fn close(&mut self, id: ConnectionId, why: Close, out: &mut Effects) {
+        self.crowd.forget(id);
         if let Some(gone) = self.sessions.close(id, why, &mut self.timers, out) {
             self.end_jobs(gone.jobs, out);
         }

@@ -46,6 +46,11 @@ impl Crowd {
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
     }
+
+    /// Nobody waits for what a closed connection asked.
+    pub(crate) fn forget(&mut self, id: ConnectionId) {
+        self.waiting.retain(|(request, ..)| request.connection != id);
+    }
 }
 
 impl Job {
@@ -121,7 +126,10 @@ impl Shard {
         }
         // Batches of one producer stay in order.
         let ordered = request.api == wire::PRODUCE.key;
-        if self.is_small(cost) || ordered || (self.crowd.waiting.is_empty() && self.fits(cost)) {
+        // And whatever a connection asks behind what waits comes behind it: a newer commit must not be overtaken by an older one.
+        let behind = self.crowd.waiting.iter().any(|(waiting, ..)| waiting.connection == request.connection);
+        let runs = self.is_small(cost) || (self.crowd.waiting.is_empty() && self.fits(cost));
+        if ordered || (runs && !behind) {
             return Some(request);
         }
         let first = self.crowd.waiting.is_empty();
@@ -139,7 +147,7 @@ impl Shard {
     /// Whether a fetch of so many partitions is to be answered with what there is, rather than held for more.
     pub(crate) fn no_room_to_wait(&self, parts: usize) -> bool {
         let bytes = parts as u64 * PART_BYTES;
-        !self.is_small(bytes) && !(self.crowd.waiting.is_empty() && self.fits(self.account() / 2))
+        !(self.is_small(bytes) || self.crowd.waiting.is_empty() && self.fits(self.account() / 2))
     }
 
     fn end_large_polls(&mut self, now: Now, out: &mut Effects) {

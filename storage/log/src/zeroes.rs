@@ -36,10 +36,16 @@ impl Store {
         if to > segment.allocated {
             return;
         }
-        let Some(zeroes) = self.zeroes(pool, piece.min(gather * 4)) else { return };
-        let writes = (from..to).step_by(zeroes.len()).map(|at| {
-            let data = zeroes.slice(0..zeroes.len().min((to - at) as usize));
-            Step::of(vec![DiskKind::Write { file, position: u64::from(at), data: vec![data] }])
+        let Some(zeroes) = self.zeroes(pool, piece.min(gather)) else { return };
+        let bytes = piece.min(gather * 4);
+        let writes = (from..to).step_by(bytes as usize).map(|at| {
+            let mut data = Vec::new();
+            let mut left = bytes.min(to - at) as usize;
+            while left > 0 {
+                data.push(zeroes.slice(0..zeroes.len().min(left)));
+                left -= zeroes.len().min(left);
+            }
+            Step::of(vec![DiskKind::Write { file, position: u64::from(at), data }])
         });
         let flush = DiskKind::Flush { dir: self.config.dir, files: vec![file], after: Vec::new() };
         let steps = writes.chain([Step::of(vec![flush])]).collect();
@@ -70,15 +76,17 @@ impl Store {
         log.jobs -= 1;
         if let Some(segment) = log.segment_mut(base)
             && let Some(piece) = segment.zeroing.take()
-            && error.is_none()
         {
-            segment.outran |= segment.end / block * block > piece.start;
-            let start = if segment.zeroed.end == piece.start { segment.zeroed.start } else { piece.start };
-            segment.zeroed = start..piece.end;
+            segment.outran |= error.is_some() || segment.end / block * block > piece.start;
+            if error.is_none() {
+                let start = if segment.zeroed.end == piece.start { segment.zeroed.start } else { piece.start };
+                segment.zeroed = start..piece.end;
+            }
         }
         self.dirty.insert(id.slot);
         self.settle.insert(id.slot);
-        if let Some(error) = error {
+        // Without room for zeroes there is none to be had: what the log writes itself says so.
+        if let Some(error) = error.filter(|error| error.errno != DiskError::ENOSPC) {
             self.file_failed(now, id, error);
         }
     }

@@ -289,10 +289,8 @@ impl Maker<'_> {
         self.uvar(tagged.len() as u32);
         for field in tagged {
             let before = std::mem::take(&mut self.out);
-            match field.kind {
-                // In tagged fields a nullable struct says with 1 that it is there.
-                kind => self.value(kind, field.name, (field.nullable)(version)),
-            }
+            // In tagged fields a nullable struct says with 1 that it is there.
+            self.value(field.kind, field.name, (field.nullable)(version));
             let value = std::mem::replace(&mut self.out, before);
             self.uvar(field.tag.unwrap_or(0));
             self.uvar(value.len() as u32);

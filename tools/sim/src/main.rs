@@ -17,6 +17,9 @@ mod tally;
 
 use tally::Tally;
 
+/// A seed, what was to be said of its history, and what broke.
+type Broken = (u64, String, Violation);
+
 const USAGE: &str = "\
 --seed N [--cut P]    one history, readable; with its power cut at point P
 --seed N --less WHAT  what a shrunk one left of it
@@ -147,7 +150,7 @@ fn spread(
 ) -> (Tally, Vec<(u64, String, Violation)>) {
     let next = AtomicU64::new(0);
     let over = AtomicBool::new(false);
-    let outcome: Mutex<(Tally, Vec<(u64, String, Violation)>)> = Mutex::default();
+    let outcome: Mutex<(Tally, Vec<Broken>)> = Mutex::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {

@@ -41,6 +41,8 @@ impl World {
     fn misdirect(&mut self) {
         let (outside, ledger) = (&mut self.outside, &self.ledger);
         let told = |touched: &Touched| nobody_can_tell(touched, ledger.compacted(&touched.path));
+        // Of journals the model does not yet know all that follows (DESIGN.md).
+        let wanted = |path: &str| wanted(path) && !path.ends_with(".journal");
         let (touched, spared) = outside.disk.misdirect(&mut outside.random, wanted, told);
         for _ in 0..spared {
             self.ledger.reach("misdirected: spared");
