@@ -355,6 +355,29 @@ fn a_large_group_is_deleted_over_several_turns_and_nothing_comes_to_it_meanwhile
     assert_eq!(play.fetch("other").len(), 5);
 }
 
+/// An admin client asks again after 30 s. What was deleted meanwhile may be somebody's again, and that is not what was asked for.
+#[test]
+fn a_deletion_asked_for_twice_spares_who_came_between() {
+    let mut play = large_group("g");
+    let offsets: Vec<(&str, i32, i64, &str)> = (0..250).map(|index| ("t0", index, 1, "")).collect();
+    play.commit("h", &offsets).unwrap();
+    assert!(play.ask(Request::DeleteGroup { group: "g" }).is_empty());
+    let first = Waiter(play.asked);
+    assert!(play.ask(Request::DeleteGroup { group: "h" }).is_empty());
+    assert!(play.ask(Request::DeleteGroup { group: "g" }).is_empty());
+    let mut answered = Vec::new();
+    while answered.is_empty() {
+        answered.extend(play.tick());
+    }
+    assert_eq!(answered, [(first, Reply::Code(NONE))]);
+    assert_eq!(play.commit("g", &[("t0", 7, 9, "")]), Ok(vec![NONE]));
+    while answered.len() < 3 {
+        answered.extend(play.tick());
+    }
+    assert_eq!(play.fetch("g"), BTreeMap::from([(7, 9)]));
+    assert!(play.fetch("h").is_empty());
+}
+
 #[test]
 fn a_deletion_that_was_cut_off_is_asked_for_again() {
     let mut play = large_group("g");
