@@ -202,7 +202,11 @@ fn few_descriptors(world: &mut World) -> Outcome {
     for partition in 0..8 {
         produce_one(&mut first, "few", partition, b"x")?;
     }
-    must(!broker.errors().contains("os error 24"), || broker.errors())?;
+    // Many at once are accepted before the first of them is closed: that may fail for a moment, and nothing else.
+    let errors = broker.errors();
+    let failed =
+        errors.lines().any(|line| line.contains("os error 24") && !line.contains("accepting connections failed"));
+    must(!failed, || errors)?;
     drop(open);
     drop(first);
     broker.stop()
