@@ -172,7 +172,7 @@ impl Shard {
                 if fits {
                     groups.bytes += bytes;
                     job.bytes += bytes as u64;
-                    self.sessions.charge(job.to.connection, bytes as u64);
+                    self.sessions.charge(bytes as u64);
                 }
                 done
             }

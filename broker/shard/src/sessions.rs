@@ -33,8 +33,6 @@ pub(crate) struct Connection {
     receiving: Receiving,
     timer: Option<(Instant, TimerId)>,
     held_bytes: usize,
-    /// What its requests under way take.
-    work_bytes: u64,
     dirty: bool,
     /// Requests under way.
     pub(crate) jobs: BTreeSet<Key>,
@@ -50,9 +48,8 @@ pub(crate) struct Sessions {
     muted_last: ConnectionId,
     /// Sum of `held_bytes`: what unsent replies keep alive.
     held_bytes: u64,
-    /// What requests under way take, and the part of those whose connection is gone.
+    /// What requests under way take.
     work_bytes: u64,
-    left_work_bytes: u64,
     held_bytes_max: u64,
     send_bytes_max: usize,
     limits: Limits,
@@ -69,7 +66,6 @@ impl Sessions {
             muted_last: ConnectionId { shard: ShardId(0), slot: 0, generation: 0 },
             held_bytes: 0,
             work_bytes: 0,
-            left_work_bytes: 0,
             held_bytes_max: limits.memory_bytes[Account::Reply as usize],
             send_bytes_max: limits.fetch_reply_bytes_max as usize,
             limits: limits.clone(),
@@ -95,22 +91,14 @@ impl Sessions {
         self.held_bytes + self.work_bytes
     }
 
-    /// A request of this connection takes so much from now on.
-    pub(crate) fn charge(&mut self, id: ConnectionId, bytes: u64) {
+    /// A request takes so much from now on.
+    pub(crate) fn charge(&mut self, bytes: u64) {
         self.work_bytes += bytes;
-        match self.table.get_mut(&id) {
-            Some(connection) => connection.work_bytes += bytes,
-            None => self.left_work_bytes += bytes,
-        }
     }
 
     /// It does no more.
-    pub(crate) fn discharge(&mut self, id: ConnectionId, bytes: u64) {
+    pub(crate) fn discharge(&mut self, bytes: u64) {
         self.work_bytes -= bytes;
-        match self.table.get_mut(&id) {
-            Some(connection) => connection.work_bytes -= bytes,
-            None => self.left_work_bytes -= bytes,
-        }
     }
 
     /// A reply was made; how much it really holds is seen when it is flushed.
@@ -141,7 +129,6 @@ impl Sessions {
                 receiving: Receiving::Idle,
                 timer: None,
                 held_bytes: 0,
-                work_bytes: 0,
                 dirty: false,
                 jobs: BTreeSet::new(),
             },
@@ -190,7 +177,6 @@ impl Sessions {
         let connection = self.table.remove(&id)?;
         self.muted.remove(&id);
         self.held_bytes -= connection.held_bytes as u64;
-        self.left_work_bytes += connection.work_bytes;
         if let Some((_, timer)) = connection.timer {
             timers.cancel(timer);
         }
@@ -275,8 +261,7 @@ impl Sessions {
         if self.held_bytes <= self.held_bytes_max {
             return None;
         }
-        let takes = |connection: &Connection| connection.held_bytes as u64 + connection.work_bytes;
-        let worst = self.table.iter().max_by_key(|(_, connection)| takes(connection))?;
+        let worst = self.table.iter().max_by_key(|(_, connection)| connection.held_bytes)?;
         Some(*worst.0)
     }
 

@@ -628,7 +628,7 @@ impl Shard {
     pub(crate) fn add_job(&mut self, to: ReplyTo, work: Work, deadline: Instant) -> Key {
         let mut job = Job { to, work, timer: None, remote: false, bytes: 0 };
         job.bytes = job.work_bytes();
-        self.sessions.charge(to.connection, job.bytes);
+        self.sessions.charge(job.bytes);
         let job = self.jobs.insert(job);
         let timer = self.timers.set(deadline, Timer::Job(job));
         if let Some(job) = self.jobs.get_mut(job) {
@@ -646,7 +646,7 @@ impl Shard {
 
     pub(crate) fn take_job(&mut self, key: Key) -> Option<Job> {
         let job = self.jobs.remove(key)?;
-        self.sessions.discharge(job.to.connection, job.bytes);
+        self.sessions.discharge(job.bytes);
         if let Some(timer) = job.timer {
             self.timers.cancel(timer);
         }
