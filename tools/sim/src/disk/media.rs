@@ -29,6 +29,9 @@ pub struct Media {
     size: u64,
     blocks: BTreeMap<u64, Current>,
     durable_size: u64,
+    /// Own flushes that started, and the one that `durable_size` is of: they may end in another order.
+    own_flushes: u64,
+    sized_by: u64,
     durable: BTreeMap<u64, Bytes>,
     /// Blocks of `blocks` that differ from `durable`, and what they held in between: any of it may be what a power loss leaves.
     dirty: BTreeMap<u64, Vec<Bytes>>,
@@ -42,10 +45,10 @@ pub struct Media {
 #[derive(Debug)]
 pub struct Snapshot {
     blocks: Vec<(u64, Bytes)>,
-    /// Of the file's own flush: extents and size too.
-    size: Option<u64>,
-    /// Cut away and not yet durably so; of the file's own flush.
-    cut: Vec<u64>,
+    /// Of the file's own flush: extents and size too, and which of its flushes it is.
+    size: Option<(u64, u64)>,
+    /// Cut away and not yet durably so, with what is durable there; of the file's own flush.
+    cut: Vec<(u64, Bytes)>,
 }
 
 impl Media {
@@ -116,20 +119,27 @@ impl Media {
         });
         let blocks = covered.collect();
         let cut = match own && self.cut {
-            true => self.durable.keys().filter(|block| !self.blocks.contains_key(block)).copied().collect(),
+            true => {
+                let gone = self.durable.iter().filter(|(block, _)| !self.blocks.contains_key(block));
+                gone.map(|(block, bytes)| (*block, bytes.clone())).collect()
+            }
             false => Vec::new(),
         };
         self.cut &= !own || !cut.is_empty();
-        Snapshot { blocks, size: own.then_some(self.size), cut }
+        self.own_flushes += u64::from(own);
+        Snapshot { blocks, size: own.then_some((self.own_flushes, self.size)), cut }
     }
 
     pub fn flushed(&mut self, snapshot: Snapshot) {
         let own = snapshot.size.is_some();
-        if let Some(size) = snapshot.size {
-            self.durable_size = size;
+        if let Some((nth, size)) = snapshot.size.filter(|(nth, _)| *nth > self.sized_by) {
+            (self.sized_by, self.durable_size) = (nth, size);
         }
-        for block in snapshot.cut {
-            self.durable.remove(&block);
+        for (block, gone) in snapshot.cut {
+            // A flush that started before the block was written anew, and ends after that is durable, takes nothing of it away.
+            if self.durable.get(&block).is_some_and(|durable| Rc::ptr_eq(durable, &gone)) {
+                self.durable.remove(&block);
+            }
         }
         for (block, bytes) in snapshot.blocks {
             let Some(current) = self.blocks.get_mut(&block) else { continue };
@@ -365,6 +375,22 @@ mod tests {
         media.flushed(snapshot);
         assert!(media.dirty());
         assert_eq!(media.dirty.keys().copied().collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn a_flush_that_ends_late_takes_nothing_newer_away() {
+        let mut media = Media::default();
+        media.write(0, filled(1));
+        media.write(1, filled(2));
+        flush(&mut media, true);
+        media.truncate(BLOCK, BLOCK);
+        let early = media.snapshot(true);
+        media.write(1, filled(3));
+        flush(&mut media, true);
+        media.flushed(early);
+        media.write(0, filled(4));
+        media.lose_power(&mut Random::new(1), BLOCK, &[]);
+        assert_eq!((media.size(), first(&media, 1)), (2 * BLOCK, 3));
     }
 
     #[test]
