@@ -81,6 +81,7 @@ fn drive(
         open.push(swarm.open(member)?);
     }
     swarm.run(Instant::now() + Duration::from_secs(5), |_| false)?;
+    let before = metadata_waits(&broker.metrics()?);
     phase.store(1, Ordering::Relaxed);
     for (number, connection) in open.into_iter().enumerate() {
         swarm.enter_over(number, connection)?;
@@ -113,18 +114,26 @@ fn drive(
     for line in metrics.lines().filter(|line| line.starts_with("ringmain_turn")) {
         println!("  {line}");
     }
-    // Asked by the prober alone; its own waits for a processor are not in it.
-    let metadata = |le: &str| {
-        let name = format!("ringmain_request_seconds_bucket{{api=\"Metadata\",phase=\"total\",le=\"{le}\"}} ");
-        metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok())
-    };
-    match (metadata("+Inf"), metadata("0.01")) {
-        (Some(all), Some(below)) => {
-            println!("  Metadata as the broker has it: {all}, of which {} took over 10ms", all - below)
-        }
+    // Its own waits for a processor are not in it.
+    match (before, metadata_waits(&metrics)) {
+        (Some((all_before, long_before)), Some((all, long))) => println!(
+            "  Metadata as the broker has it: {}, of which {} took over 10ms; before any joined {all_before}, of which {long_before} did",
+            all - all_before,
+            long - long_before
+        ),
         _ => println!("  Metadata as the broker has it: not told"),
     }
     Ok(swarm.verdict())
+}
+
+/// Requests for Metadata, and those that took over 10 ms, by the broker's histogram.
+fn metadata_waits(metrics: &str) -> Option<(u64, u64)> {
+    let below = |le: &str| {
+        let name = format!("ringmain_request_seconds_bucket{{api=\"Metadata\",phase=\"total\",le=\"{le}\"}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok())
+    };
+    let all = below("+Inf")?;
+    Some((all, all - below("0.01")?))
 }
 
 fn settle(swarm: &mut Swarm) -> Result<(), String> {
