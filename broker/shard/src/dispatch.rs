@@ -34,13 +34,11 @@ impl Shard {
             let why = format!("unknown version {} of {}", request.version, spec.name);
             return self.close(request.connection, Close::Protocol(why), out);
         }
-        match self.cost(spec, &request) {
-            Ok(cost) => {
-                if let Some(request) = self.admit(now, request, cost, out) {
-                    self.run(now, &request, out);
-                }
-            }
-            Err(why) => self.close(request.connection, Close::Protocol(why), out),
+        let connection = request.connection;
+        match self.admit(now, spec, request, out) {
+            Ok(Some(request)) => self.run(now, &request, out),
+            Ok(None) => {}
+            Err(why) => self.close(connection, Close::Protocol(why), out),
         }
     }
 
@@ -161,11 +159,20 @@ impl Shard {
                 };
                 // The first one whole, as of a fetch.
                 let bytes = answer.as_ref().map_or(0, crate::api::group_replies::answer_bytes);
-                let limit = u64::from(self.config.limits.describe_reply_bytes_max);
-                let most = limit.min(self.sessions.reply_bytes_left() / 2);
-                let fits = groups.bytes == 0 || bytes == 0 || (groups.bytes + bytes) as u64 <= most;
+                let all = (groups.bytes + bytes) as u64;
+                let first = groups.bytes == 0 || bytes == 0;
+                // One asks for less, or again: what others' replies take they give back.
+                let refused = if first {
+                    None
+                } else if all > u64::from(self.config.limits.describe_reply_bytes_max) {
+                    Some(ErrorCode::InvalidRequest)
+                } else {
+                    let left = self.sessions.reply_bytes_left() / 2;
+                    (all > left).then_some(ErrorCode::CoordinatorLoadInProgress)
+                };
+                let fits = refused.is_none();
                 if let Some(place) = groups.answers.get_mut(share as usize) {
-                    *place = if fits { answer } else { Err(ErrorCode::InvalidRequest) };
+                    *place = refused.map_or(answer, Err);
                     groups.waiting -= 1;
                 }
                 let done = groups.waiting == 0;
@@ -235,11 +242,11 @@ impl Shard {
 
     /// Encodes and sends the reply.
     pub(crate) fn finish_job(&mut self, now: Now, key: Key, out: &mut Effects) {
-        let Some(Job { to, work, remote, .. }) = self.take_job(key) else { return };
+        let Some(Job { mut to, work, remote, .. }) = self.take_job(key) else { return };
         let (parts, error) = match work {
             Work::Produce { acks: 0, asked } => return self.finish_unanswered(now, &to, &asked, remote, out),
             Work::Produce { asked, .. } => crate::api::produce::encode(&to, &asked),
-            Work::Fetch(fetch) => self.encode_fetch(now, &to, *fetch, out),
+            Work::Fetch(fetch) => self.encode_fetch(now, &mut to, *fetch, out),
             Work::Offsets(asked) => crate::api::list_offsets::encode(&to, &asked),
             Work::Epochs(asked) => crate::api::offset_for_leader_epoch::encode(&to, &asked),
             Work::DeleteRecords(asked) => crate::api::delete_records::encode(&to, &asked),

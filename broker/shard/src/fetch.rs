@@ -56,6 +56,8 @@ pub(crate) struct FetchJob {
     pub(crate) until: Instant,
     /// No waiting any more: what comes now is the reply.
     pub(crate) last: bool,
+    /// It would have waited, but for the memory.
+    pub(crate) early: bool,
 }
 
 /// What to do after an answer.
@@ -220,6 +222,7 @@ mod tests {
             bytes_max: 100,
             until: Instant(1000),
             last: false,
+            early: false,
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct ReplyTo {
     pub(crate) dispatched: Instant,
     /// Of the request.
     pub(crate) frame_bytes: u32,
+    /// For so long after the reply nothing more is read (KIP-219).
+    pub(crate) throttle_ms: u32,
 }
 
 impl ReplyTo {
@@ -37,6 +39,7 @@ impl ReplyTo {
             received: request.received,
             dispatched: now.mono,
             frame_bytes: request.frame.len() as u32,
+            throttle_ms: 0,
         }
     }
 }

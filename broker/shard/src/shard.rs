@@ -395,7 +395,7 @@ impl Shard {
                 self.message(now, self.config.shard, message, out);
             } else if let Some((waiter, result)) = self.failed_calls.pop_front() {
                 self.returned(now, waiter, result, out);
-            } else if let Some(request) = self.next_of_crowd() {
+            } else if let Some(request) = self.next_of_crowd(now, out) {
                 self.run(now, &request, out);
             } else {
                 return;
@@ -629,6 +629,9 @@ impl Shard {
         let mut job = Job { to, work, timer: None, remote: false, bytes: 0 };
         job.bytes = job.work_bytes();
         self.sessions.charge(job.bytes);
+        if matches!(job.work, Work::Fetch(_)) {
+            self.poll_begins(job.bytes);
+        }
         let job = self.jobs.insert(job);
         let timer = self.timers.set(deadline, Timer::Job(job));
         if let Some(job) = self.jobs.get_mut(job) {
@@ -647,6 +650,9 @@ impl Shard {
     pub(crate) fn take_job(&mut self, key: Key) -> Option<Job> {
         let job = self.jobs.remove(key)?;
         self.sessions.discharge(job.bytes);
+        if matches!(job.work, Work::Fetch(_)) {
+            self.poll_ends(job.bytes);
+        }
         if let Some(timer) = job.timer {
             self.timers.cancel(timer);
         }
@@ -669,7 +675,7 @@ impl Shard {
         let Some(connection) = self.sessions.get_mut(to.connection) else { return };
         let mut released = Vec::new();
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        connection.session.reply(now, Reply { slot: to.slot, parts, throttle_ms: 0 }, &mut released);
+        connection.session.reply(now, Reply { slot: to.slot, parts, throttle_ms: to.throttle_ms }, &mut released);
         self.requests.extend(released);
         self.sessions.touch(to.connection);
         // A turn may bring many.

@@ -27,6 +27,8 @@ const BY_ID: i16 = 13;
 /// From here on a client knows zstd (KIP-110).
 const ZSTD: i16 = 10;
 const READ_COMMITTED: i8 = 1;
+/// How long a client waits before it asks again when there was no memory to let it wait.
+const THROTTLE_MS: u32 = 200;
 
 impl Shard {
     pub(crate) fn ask_fetch(&mut self, now: Now, request: &Request, out: &mut Effects) -> Result<(), WireError> {
@@ -71,6 +73,7 @@ impl Shard {
             bytes_max: asked_bytes.min(self.fetch_bytes_max()),
             until: now.mono.plus_ms(wait_ms),
             last: wait_ms == 0 || fetch.min_bytes <= 0 || nothing || ended || no_room,
+            early: wait_ms > 0 && fetch.min_bytes > 0 && !nothing && no_room,
         };
         let until = job.until;
         let key = self.add_job(to, Work::Fetch(Box::new(job)), until);
@@ -182,12 +185,17 @@ impl Shard {
     pub(crate) fn encode_fetch(
         &mut self,
         now: Now,
-        to: &ReplyTo,
+        to: &mut ReplyTo,
         mut fetch: FetchJob,
         out: &mut Effects,
     ) -> (Vec<Buf>, ErrorCode) {
         self.end_watches(&fetch, out);
         fetch.trim();
+        // It would ask again at once, and be answered at once.
+        if fetch.early && fetch.parts.iter().all(|asked| asked.result.slices.bytes == 0) {
+            let rest_ms = fetch.until.since(now.mono) / 1_000_000;
+            to.throttle_ms = THROTTLE_MS.min(u32::try_from(rest_ms).unwrap_or(THROTTLE_MS));
+        }
         let mut parts: Vec<(Wanted, Told)> = fetch
             .parts
             .into_iter()
@@ -225,7 +233,12 @@ impl Shard {
             topic_id: key.id(),
             partitions: std::mem::take(data).into(),
         });
-        let reply = FetchResponse { session_id, responses: responses.collect(), ..FetchResponse::default() };
+        let reply = FetchResponse {
+            throttle_time_ms: to.throttle_ms as i32,
+            session_id,
+            responses: responses.collect(),
+            ..FetchResponse::default()
+        };
         (encode_reply(&FETCH, to.version, to.correlation, &reply), error)
     }
 }

@@ -52,7 +52,7 @@ fn body<'a, T: Field<'a>>(spec: &ApiSpec, request: &'a Request) -> Result<T, Str
 }
 
 /// Why a request is too large to be looked at, if it is: what a frame names is held in memory many times over.
-fn too_large(limits: &Limits, request: &Request) -> Option<String> {
+pub(crate) fn too_large(limits: &Limits, request: &Request) -> Option<String> {
     let (bytes, most) = (request.frame.len(), limits.admin_frame_bytes_max);
     (bytes > most as usize).then(|| format!("a request of {bytes} bytes without records; at most {most} are allowed"))
 }

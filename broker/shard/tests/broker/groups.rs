@@ -482,6 +482,8 @@ fn commit_large(world: &mut World, connection: ConnectionId, count: i32, metadat
         ..Default::default()
     };
     let asked = wire::OffsetCommitRequest { group_id: "g", topics: vec![topic].into(), ..Default::default() };
+    // The last one is paid for.
+    world.advance_ms(100);
     let frame = world.ask(connection, &wire::OFFSET_COMMIT, 9, &asked);
     let reply: wire::OffsetCommitResponse<'_> = decoded(&wire::OFFSET_COMMIT, 9, &frame);
     let mut codes: Vec<(ErrorCode, usize)> = Vec::new();

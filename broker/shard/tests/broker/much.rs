@@ -188,20 +188,99 @@ fn long_polls_that_name_much_give_way() {
     let [first, second, third, small] = [(); 4].map(|()| world.connect(0));
     world.send(small, &wire::FETCH, 12, &fetch(0..1, 60_000));
     world.send(first, &wire::FETCH, 12, &fetch(0..150, 60_000));
+    world.advance_ms(100);
     world.send(second, &wire::FETCH, 12, &fetch(0..150, 60_000));
+    world.advance_ms(100);
     assert!([first, second, small].iter().all(|client| world.frame(*client).is_none()), "there is room for two");
     world.send(third, &wire::FETCH, 12, &fetch(0..150, 60_000));
-    for client in [first, second] {
-        let frame = world.frame(client).expect("a reply, though nothing came");
-        assert_eq!(fetched(&frame).len(), 150);
-    }
-    assert!(world.frame(third).is_none() && world.frame(small).is_none(), "these wait");
-    assert!(world.is_open(third) && world.is_open(small));
+    let frame = world.frame(first).expect("a reply, though nothing came");
+    assert_eq!(fetched(&frame).len(), 150);
+    let waits = [second, third, small];
+    assert!(
+        waits.iter().all(|client| world.frame(*client).is_none() && world.is_open(*client)),
+        "there is room for these"
+    );
     // What they took is given back.
     for _ in 0..10 {
+        world.advance_ms(100);
         let frame = world.ask(first, &wire::FETCH, 12, &fetch(0..150, 0));
         assert_eq!(fetched(&frame).len(), 150);
     }
     world.advance_ms(61_000);
-    assert!(world.frame(third).is_some() && world.frame(small).is_some());
+    assert!(waits.iter().all(|client| world.frame(*client).is_some()));
+}
+
+fn throttle_ms(frame: &Buf) -> i32 {
+    decoded::<wire::FetchResponse<'_>>(&wire::FETCH, 12, frame).throttle_time_ms
+}
+
+/// Whoever is answered early for want of memory would ask again at once.
+#[test]
+fn who_gives_way_is_throttled() {
+    let limits = Limits { journal_bytes: 1 << 20, ..Limits::tiny() };
+    let mut world = World::with(2, limits, SMALL);
+    let connection = world.connect(0);
+    world.create_topic(connection, "orders", 150, &[]);
+    let clients = [(); 3].map(|()| world.connect(0));
+    for client in clients {
+        world.send(client, &wire::FETCH, 12, &fetch(0..150, 60_000));
+        world.advance_ms(100);
+    }
+    let [first, second, third] = clients;
+    assert_eq!(throttle_ms(&world.frame(first).unwrap()), 200);
+    // Those that end by their own time are not.
+    world.advance_ms(61_000);
+    assert_eq!([second, third].map(|client| throttle_ms(&world.frame(client).unwrap())), [0, 0]);
+}
+
+/// Small polls are many: together they leave room for what others wait for.
+#[test]
+fn many_small_polls_leave_room() {
+    let limits =
+        Limits { journal_bytes: 1 << 20, connections_max: 500, connections_per_address_max: 500, ..Limits::tiny() };
+    let account = limits.memory_bytes[Account::Reply as usize];
+    let mut world = World::with(2, limits, SMALL);
+    let connection = world.connect(0);
+    world.create_topic(connection, "orders", 250, &[]);
+    let mut polls = Vec::new();
+    let waits = loop {
+        let client = world.connect(0);
+        world.send(client, &wire::FETCH, 12, &fetch(0..4, 60_000));
+        match world.frame(client) {
+            None => polls.push(client),
+            Some(frame) => break throttle_ms(&frame),
+        }
+        assert!(polls.len() < 1000);
+    };
+    assert!(waits > 0 && polls.len() > 20, "{waits} {}", polls.len());
+    let used = world.work_bytes();
+    assert!(used <= account / 4 * 3, "{used} of {account}");
+    // One that needs more than the rest: as many end as it takes, and no more.
+    let large = world.connect(0);
+    world.send(large, &wire::FETCH, 12, &fetch(0..250, 0));
+    assert_eq!(fetched(&world.frame(large).expect("a reply")).len(), 250);
+    let ended: Vec<i32> = polls.iter().filter_map(|client| world.frame(*client).map(|it| throttle_ms(&it))).collect();
+    assert!(!ended.is_empty() && ended.len() < polls.len() && ended.iter().all(|ms| *ms == 200), "{ended:?}");
+}
+
+/// One connection's pipeline of large requests is not one turn, nor does it go before what others ask.
+#[test]
+fn large_requests_go_one_a_turn_and_connections_in_turn() {
+    let limits = Limits { journal_bytes: 1 << 20, ..Limits::tiny() };
+    let mut world = World::with(1, limits, SMALL);
+    let connection = world.connect(0);
+    world.create_topic(connection, "orders", 150, &[]);
+    let [greedy, other] = [(); 2].map(|()| world.connect(0));
+    for client in [greedy, greedy, greedy, greedy, other] {
+        world.queue(client, &wire::FETCH, 12, &fetch(0..150, 0));
+    }
+    let mut order = Vec::new();
+    for _ in 0..500 {
+        world.now.mono = world.now.mono.plus_ms(1);
+        world.turn(0);
+        let answered = order.len();
+        order.extend([greedy, other].into_iter().filter(|client| world.frame(*client).is_some()));
+        assert!(order.len() <= answered + 1, "two in one turn");
+    }
+    assert_eq!(order, [greedy, greedy, other, greedy, greedy]);
 }

@@ -169,6 +169,7 @@ impl World {
             let mut busy = false;
             for shard in 0..self.shards.len() {
                 busy |= self.turn(shard);
+                busy |= self.shards[shard].deadline().is_some_and(|at| at <= self.now.mono);
             }
             if !busy {
                 return;
@@ -177,7 +178,7 @@ impl World {
         panic!("it does not come to rest");
     }
 
-    fn turn(&mut self, shard: usize) -> bool {
+    pub fn turn(&mut self, shard: usize) -> bool {
         let inbox = std::mem::take(&mut self.inboxes[shard]);
         let mut hands = InboxHands { inbox, wires: &mut self.wires, effects: Effects::default() };
         let mut effects = Effects::default();
@@ -271,13 +272,23 @@ impl World {
         self.shards.iter().map(|shard| shard.memory_used(account)).sum()
     }
 
+    /// What replies and requests under way take, of all shards.
+    pub fn work_bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.memory()[Account::Reply as usize].0).sum()
+    }
+
     /// Sends a request without waiting for its reply.
     pub fn send<'a, T: Field<'a>>(&mut self, connection: ConnectionId, spec: &ApiSpec, version: i16, body: &T) {
+        self.queue(connection, spec, version, body);
+        self.run();
+    }
+
+    /// The same, without a turn of the shard's.
+    pub fn queue<'a, T: Field<'a>>(&mut self, connection: ConnectionId, spec: &ApiSpec, version: i16, body: &T) {
         self.correlation += 1;
         let parts = wire::encode_request(spec, version, self.correlation, Some("test"), body);
         let bytes = parts.iter().flat_map(|part| part.iter().copied()).collect();
         self.send_bytes(connection, bytes);
-        self.run();
     }
 
     /// The next whole reply frame, without its length; none when there is none.
