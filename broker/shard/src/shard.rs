@@ -65,6 +65,8 @@ pub struct Shard {
     pub(crate) pool: Pool,
     pub(crate) store: Store,
     pub(crate) image: Arc<ClusterImage>,
+    /// Topics and partitions in it.
+    pub(crate) image_elements: u64,
     /// The image that all of this shard's logs follow.
     applied: Option<Offset>,
     log_notes_due: bool,
@@ -146,6 +148,7 @@ impl Shard {
             pool: Pool::new(shard, limits),
             store: Store::open(store, &mut out.disk),
             image: Arc::default(),
+            image_elements: 0,
             applied: None,
             log_notes_due: false,
             compaction: CompactionStats::default(),
@@ -564,6 +567,7 @@ impl Shard {
             return;
         }
         let old = std::mem::replace(&mut self.image, image.clone());
+        self.image_elements = image.topics.values().map(|topic| 1 + topic.partitions.len() as u64).sum();
         let scope = ImageScope { image: &image, broker_config: &self.broker_config, broker: self.config.broker };
         let mut gone = Vec::new();
         self.logs.apply(now, &mut self.store, &scope, &old, &mut gone);

@@ -15,11 +15,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use ringmain_session::{Close, Request};
 use ringmain_types::*;
 use ringmain_wire as wire;
-use ringmain_wire::{ApiSpec, FetchRequest};
+use ringmain_wire::{ApiSpec, FetchRequest, MetadataRequest};
 
 use crate::api::control::is_control;
 use crate::api::groups::is_group;
 use crate::api::local::is_local;
+use crate::api::metadata::asks_all;
 use crate::api::too_large;
 use crate::dispatch::{REQUEST_MS, body};
 use crate::fetch::FetchAsked;
@@ -40,21 +41,32 @@ const NAME_BYTES: u64 = 320;
 const SMALL_SHARE: u64 = 64;
 /// Small polls give way only while they take more than this share together.
 const SMALL_POLLS_SHARE: u64 = 8;
-/// What requests that name much may cost together in one turn; one alone may cost more. It is about a millisecond of the core, for which all
-/// others wait.
-const TURN_BYTES: u64 = 1 << 20;
-/// In this time so much is paid back: what names much gets a quarter of the core when it comes without end.
-const PAYS_NS: u64 = 4_000_000;
+/// How long requests that name much may take of one turn together, about; one alone may take more. All others of this core wait meanwhile.
+const TURN_NS: u64 = 1_000_000;
+/// Each of theirs is paid back with so many others': what names much gets a quarter of the core when it comes without end.
+const SHARE_OF_CORE: u64 = 4;
+/// What the core needs for a partition of a fetch, for anything else that is named, and for what is told and was not named; measured
+/// (two virtual cores of 2.6 GHz), rounded up.
+const PART_NS: u64 = 1_000;
+const NAME_NS: u64 = 500;
+const TOLD_NS: u64 = 100;
+/// What is told and was not named takes in the reply.
+const TOLD_BYTES: u64 = 32;
 
 /// Larger ones that wait anyway are not even counted before their turn comes: counting is the first of what they cost.
 const UNCOUNTED_FRAME_BYTES: usize = 64 << 10;
-/// About what a frame costs for each of its bytes.
-const COST_OF_BYTE: u64 = 10;
+
+/// What running a request takes, about: memory until it is answered, and time of the core.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    bytes: u64,
+    ns: u64,
+}
 
 struct Waiting {
     request: Request,
     /// By the frame's length while it is not counted.
-    cost: u64,
+    cost: Cost,
     counted: bool,
     until: Instant,
 }
@@ -69,8 +81,8 @@ pub(crate) struct Crowd {
     large: VecDeque<ConnectionId>,
     /// When the first request of each connection has waited for too long.
     until: BTreeSet<(Instant, ConnectionId)>,
-    /// What ran cost, as far as it is not paid back, at this time.
-    owed: u64,
+    /// What ran took of the core, as far as it is not paid back, at this time.
+    owed_ns: u64,
     owed_at: Instant,
     /// The last one that waited and ran was small: the next may be large.
     large_next: bool,
@@ -94,19 +106,24 @@ impl Crowd {
         }
     }
 
-    /// Pays back `each` in `PAYS_NS`.
-    fn pay(&mut self, now: Now, each: u64) {
-        let paid = u128::from(now.mono.since(self.owed_at)) * u128::from(each) / u128::from(PAYS_NS);
-        self.owed = self.owed.saturating_sub(u64::try_from(paid).unwrap_or(u64::MAX));
-        // What is less than a byte is not lost: the time goes on when something was paid.
-        if paid > 0 || self.owed == 0 {
-            self.owed_at = now.mono;
-        }
+    fn pay(&mut self, now: Now) {
+        let paid = now.mono.since(self.owed_at) / SHARE_OF_CORE;
+        self.owed_ns = self.owed_ns.saturating_sub(paid);
+        self.owed_at = now.mono;
     }
 
-    /// What the first large one costs.
-    fn large_cost(&self) -> Option<u64> {
-        Some(self.of.get(self.large.front()?)?.front()?.cost)
+    /// When nothing is owed any more.
+    fn paid_at(&self) -> Instant {
+        Instant(self.owed_at.0.saturating_add(self.owed_ns.saturating_mul(SHARE_OF_CORE)))
+    }
+
+    fn first(&self, line: &VecDeque<ConnectionId>) -> Option<Cost> {
+        Some(self.of.get(line.front()?)?.front()?.cost)
+    }
+
+    /// What the first large one takes of memory.
+    fn large_bytes(&self) -> Option<u64> {
+        self.first(&self.large).map(|cost| cost.bytes)
     }
 
     fn push(&mut self, waiting: Waiting, small: u64) {
@@ -122,7 +139,7 @@ impl Crowd {
     fn stand(&mut self, id: ConnectionId, small: u64) {
         let Some(first) = self.of.get(&id).and_then(VecDeque::front) else { return };
         self.until.insert((first.until, id));
-        if first.cost <= small { &mut self.small } else { &mut self.large }.push_back(id);
+        if first.cost.bytes <= small { &mut self.small } else { &mut self.large }.push_back(id);
     }
 
     /// The first request of a line.
@@ -190,7 +207,7 @@ impl Shard {
     }
 
     /// What running it would take, about, if it names much; or why it is not run at all.
-    fn cost(&self, spec: &ApiSpec, request: &Request) -> Result<u64, String> {
+    fn cost(&self, spec: &ApiSpec, request: &Request) -> Result<Cost, String> {
         let mut elements = 0;
         let large = request.frame.len() > SMALL_FRAME_BYTES;
         let admin = is_local(spec.key) || is_control(spec.key) || is_group(spec.key);
@@ -215,16 +232,26 @@ impl Shard {
             let fetch: FetchRequest<'_> = body(&wire::FETCH, request).map_err(failed)?;
             elements += self.fetch_sessions.partitions_of(fetch.session_id);
         }
+        // Or mean all that there is.
+        let mut told = 0;
+        if spec.key == wire::METADATA.key && !large && spec.supports(request.version) {
+            let asked: MetadataRequest<'_> = body(&wire::METADATA, request).map_err(failed)?;
+            told = if asks_all(request.version, &asked) { self.image_elements } else { 0 };
+        }
         let names = if large && spec.key != wire::PRODUCE.key { 2 * request.frame.len() as u64 } else { 0 };
-        let each = if spec.key == wire::FETCH.key { PART_BYTES } else { NAME_BYTES };
-        Ok(elements as u64 * each + names)
+        let fetch = spec.key == wire::FETCH.key;
+        let (bytes, ns) = if fetch { (PART_BYTES, PART_NS) } else { (NAME_BYTES, NAME_NS) };
+        Ok(Cost {
+            bytes: elements as u64 * bytes + told * TOLD_BYTES + names,
+            ns: elements as u64 * ns + told * TOLD_NS,
+        })
     }
 
     /// Why it is not run at all, if it costs more than any may: the rest is for what others wait for.
-    fn too_dear(&self, request: &Request, cost: u64) -> Option<String> {
-        let (bytes, most) = (request.frame.len(), self.account() / 8 * 7);
-        (cost > most)
-            .then(|| format!("a request of {bytes} bytes that would take about {cost} to answer; one may take {most}"))
+    fn too_dear(&self, request: &Request, cost: Cost) -> Option<String> {
+        let (bytes, takes, most) = (request.frame.len(), cost.bytes, self.account() / 8 * 7);
+        (takes > most)
+            .then(|| format!("a request of {bytes} bytes that would take about {takes} to answer; one may take {most}"))
     }
 
     /// The request, if it may run now. What waits comes out of `next_of_crowd`. Otherwise, why it never may.
@@ -239,9 +266,9 @@ impl Shard {
         let ordered = request.api == wire::PRODUCE.key;
         let behind = self.crowd.of.contains_key(&request.connection);
         let until = now.mono.plus_ms(REQUEST_MS);
-        let about = (request.frame.len() as u64 * COST_OF_BYTE).min(self.account() / 2);
+        let about = Cost { bytes: request.frame.len() as u64, ns: TURN_NS };
         let uncounted = !ordered && request.frame.len() > UNCOUNTED_FRAME_BYTES;
-        if uncounted && (!self.crowd.of.is_empty() || !self.has_turn(now, about)) {
+        if uncounted && (!self.crowd.of.is_empty() || !self.has_turn(now, about.ns)) {
             self.crowd.push(Waiting { request, cost: about, counted: false, until }, self.small_bytes());
             return Ok(None);
         }
@@ -249,10 +276,10 @@ impl Shard {
         if let Some(why) = self.too_dear(&request, cost) {
             return Err(why);
         }
-        let room = self.is_small(cost) || self.fits(cost);
-        let runs = cost == 0 || (room && self.crowd.of.is_empty() && self.has_turn(now, cost));
+        let room = self.is_small(cost.bytes) || self.fits(cost.bytes);
+        let runs = cost.ns == 0 || (room && self.crowd.of.is_empty() && self.has_turn(now, cost.ns));
         if ordered || (runs && !behind) {
-            self.crowd.owed += cost;
+            self.crowd.owed_ns += cost.ns;
             return Ok(Some(request));
         }
         self.crowd.push(Waiting { request, cost, counted: true, until }, self.small_bytes());
@@ -264,15 +291,10 @@ impl Shard {
         self.account() / SMALL_SHARE
     }
 
-    fn turn_bytes(&self) -> u64 {
-        (self.account() / 4).min(TURN_BYTES)
-    }
-
     /// Whether so much more may be done now.
-    fn has_turn(&mut self, now: Now, cost: u64) -> bool {
-        let each = self.turn_bytes();
-        self.crowd.pay(now, each);
-        self.crowd.owed == 0 || self.crowd.owed + cost <= each
+    fn has_turn(&mut self, now: Now, ns: u64) -> bool {
+        self.crowd.pay(now);
+        self.crowd.owed_ns == 0 || self.crowd.owed_ns + ns <= TURN_NS
     }
 
     fn is_small(&self, bytes: u64) -> bool {
@@ -300,7 +322,7 @@ impl Shard {
 
     /// Somebody waits for memory.
     fn is_pressed(&self) -> bool {
-        self.crowd.large_cost().is_some_and(|cost| !self.fits(cost))
+        self.crowd.large_bytes().is_some_and(|cost| !self.fits(cost))
     }
 
     /// Ends long polls until there is room for the first one that waits for it: large ones, and small ones as far as they take more than
@@ -310,7 +332,7 @@ impl Shard {
             return;
         }
         self.crowd.pressed = true;
-        let Some(cost) = self.crowd.large_cost() else { return };
+        let Some(cost) = self.crowd.large_bytes() else { return };
         let mut missing = (self.sessions.work_bytes() + cost).saturating_sub(self.account());
         let (most, share) = (self.small_bytes(), self.account() / SMALL_POLLS_SHARE);
         for small in [false, true] {
@@ -333,29 +355,31 @@ impl Shard {
     pub(crate) fn next_of_crowd(&mut self, now: Now, out: &mut Effects) -> Option<Request> {
         loop {
             self.press(now, out);
-            let large = self.crowd.large_cost().filter(|cost| self.fits(*cost));
-            let takes_large = large.is_some() && (self.crowd.large_next || self.crowd.small.is_empty());
-            let cost = if takes_large { large? } else { self.crowd.of.get(self.crowd.small.front()?)?.front()?.cost };
-            if !self.has_turn(now, cost) {
+            let takes_large = self.crowd.large_bytes().is_some_and(|bytes| self.fits(bytes))
+                && (self.crowd.large_next || self.crowd.small.is_empty());
+            let line = if takes_large { &self.crowd.large } else { &self.crowd.small };
+            let ns = self.crowd.first(line)?.ns;
+            if !self.has_turn(now, ns) {
                 return None;
             }
             let mut waiting = self.crowd.pop(takes_large, self.small_bytes())?;
             if !std::mem::replace(&mut waiting.counted, true) {
-                let counted = wire::api(waiting.request.api).map_or(Ok(0), |spec| self.cost(spec, &waiting.request));
+                let counted = wire::api(waiting.request.api)
+                    .map_or(Ok(Cost::default()), |spec| self.cost(spec, &waiting.request));
                 match counted.and_then(|cost| self.too_dear(&waiting.request, cost).map_or(Ok(cost), Err)) {
                     Ok(cost) => waiting.cost = cost,
                     Err(why) => {
-                        self.crowd.owed += waiting.request.frame.len() as u64;
+                        self.crowd.owed_ns += TURN_NS;
                         self.close(waiting.request.connection, Close::Protocol(why), out);
                         continue;
                     }
                 }
-                if !self.is_small(waiting.cost) && !self.fits(waiting.cost) {
+                if !self.is_small(waiting.cost.bytes) && !self.fits(waiting.cost.bytes) {
                     self.crowd.put_back(waiting);
                     continue;
                 }
             }
-            self.crowd.owed += waiting.cost;
+            self.crowd.owed_ns += waiting.cost.ns;
             return Some(waiting.request);
         }
     }
@@ -374,8 +398,6 @@ impl Shard {
         if self.crowd.small.is_empty() && self.is_pressed() {
             return Some(*until);
         }
-        let wait_ns = u128::from(self.crowd.owed) * u128::from(PAYS_NS) / u128::from(self.turn_bytes().max(1));
-        let paid = Instant(self.crowd.owed_at.0.saturating_add(u64::try_from(wait_ns).unwrap_or(u64::MAX)));
-        Some(paid.min(*until))
+        Some(self.crowd.paid_at().min(*until))
     }
 }

@@ -84,11 +84,13 @@ enum Which<'a> {
     Refused(Vec<MetadataResponseTopic<'a>>),
 }
 
+/// Whether it asks for all topics that there are.
+pub(crate) fn asks_all(version: i16, asked: &MetadataRequest<'_>) -> bool {
+    asked.topics.as_ref().is_none_or(|topics| topics.is_empty() && version == 0)
+}
+
 fn which<'a>(version: i16, asked: &MetadataRequest<'a>) -> Which<'a> {
-    let Some(topics) = &asked.topics else { return Which::All };
-    if topics.is_empty() && version == 0 {
-        return Which::All;
-    }
+    let Some(topics) = asked.topics.as_ref().filter(|_| !asks_all(version, asked)) else { return Which::All };
     let contradicts = |topic: MetadataRequestTopic<'_>| match version >= BY_ID {
         true => topic.name.is_none() && topic.topic_id == TopicId::NONE,
         false => topic.name.is_none() || topic.topic_id != TopicId::NONE,

@@ -22,7 +22,7 @@ mod init_producer_id;
 mod list_config_resources;
 pub(crate) mod list_offsets;
 pub(crate) mod local;
-mod metadata;
+pub(crate) mod metadata;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
 pub(crate) mod refuse;

@@ -266,21 +266,49 @@ fn many_small_polls_leave_room() {
 /// One connection's pipeline of large requests is not one turn, nor does it go before what others ask.
 #[test]
 fn large_requests_go_one_a_turn_and_connections_in_turn() {
-    let limits = Limits { journal_bytes: 1 << 20, ..Limits::tiny() };
+    let mut limits = Limits { journal_bytes: 8 << 20, segment_bytes_max: 64 << 20, ..Limits::tiny() };
+    limits.memory_bytes = [16 << 20; ACCOUNTS];
     let mut world = World::with(1, limits, SMALL);
     let connection = world.connect(0);
-    world.create_topic(connection, "orders", 150, &[]);
+    world.create_topic(connection, "orders", 2, &[]);
     let [greedy, other] = [(); 2].map(|()| world.connect(0));
     for client in [greedy, greedy, greedy, greedy, other] {
-        world.queue(client, &wire::FETCH, 12, &fetch(0..150, 0));
+        world.queue(client, &wire::FETCH, 12, &fetch(0..1900, 0));
     }
     let mut order = Vec::new();
-    for _ in 0..500 {
+    for _ in 0..200 {
         world.now.mono = world.now.mono.plus_ms(1);
         world.turn(0);
         let answered = order.len();
         order.extend([greedy, other].into_iter().filter(|client| world.frame(*client).is_some()));
         assert!(order.len() <= answered + 1, "two in one turn");
     }
-    assert_eq!(order, [greedy, greedy, other, greedy, greedy]);
+    assert_eq!(order, [greedy, other, greedy, greedy, greedy]);
+}
+
+/// A few bytes may ask for all that there is.
+#[test]
+fn a_pipeline_of_small_ones_that_are_told_much_is_many_turns() {
+    let mut limits = Limits {
+        journal_bytes: 8 << 20,
+        connection_unsent_bytes_max: 4 << 20,
+        segment_bytes_max: 64 << 20,
+        ..Limits::tiny()
+    };
+    limits.memory_bytes = [16 << 20; ACCOUNTS];
+    let mut world = World::with(1, limits, SMALL);
+    let connection = world.connect(0);
+    world.create_topic(connection, "orders", 250, &[]);
+    let all = wire::MetadataRequest { topics: None, ..Default::default() };
+    (0..150).for_each(|_| world.queue(connection, &wire::METADATA, 9, &all));
+    let mut turns = Vec::new();
+    while turns.iter().sum::<usize>() < 150 {
+        world.now.mono = world.now.mono.plus_ms(1);
+        world.notes.clear();
+        world.turn(0);
+        turns.push(world.notes.iter().filter(|(_, note)| matches!(note, Note::Request { .. })).count());
+        while world.frame(connection).is_some() {}
+        assert!(turns.len() < 1000, "{turns:?}");
+    }
+    assert!(turns[0] > 20 && turns.iter().all(|ran| *ran <= 40), "{turns:?}");
 }
