@@ -16,7 +16,7 @@ use crate::ask::{FETCH_VERSION, create_all, create_topic, delete_topic, fetch_re
 use crate::frames::framed;
 
 const IDLE: u64 = 10_000;
-const NICE: i32 = 10;
+const NICE: i32 = 19;
 
 type Attack = fn(&str, &AtomicBool) -> io::Result<()>;
 
