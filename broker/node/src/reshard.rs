@@ -127,29 +127,11 @@ impl Driven {
 mod tests {
     use super::*;
     use ringmain_batch::{Builder, Codec};
-    use ringmain_log::{AppendAs, FlushMode, LogConfig};
+    use ringmain_log::{AppendAs, LogConfig};
     use ringmain_types::{Account, LeaderEpoch, Offset, Partition, PartitionIndex, TopicId, WallMs};
 
     fn partition(index: i32) -> Partition {
         Partition { topic: TopicId(77 << 64 | 5), index: PartitionIndex(index) }
-    }
-
-    fn log_config() -> LogConfig {
-        LogConfig {
-            segment_bytes: 1 << 20,
-            segment_ms: 1 << 40,
-            segment_jitter_ms: 0,
-            segment_index_bytes: 1 << 20,
-            index_interval_bytes: 4096,
-            retention_bytes: -1,
-            retention_ms: -1,
-            delete: true,
-            compaction: None,
-            log_append_time: false,
-            producer_expiration_ms: u64::MAX,
-            flush: FlushMode::Group,
-            reserve_bytes: 0,
-        }
     }
 
     /// Makes the logs of `shard` in a directory's first generation, and closes cleanly.
@@ -170,7 +152,8 @@ mod tests {
         let mut driven = Driven { store, ring, pool: Pool::new(shard, resharding.limits), operations };
         driven.until(|event| matches!(event, StoreEvent::Opened)).unwrap();
         for index in (0..logs).filter(|index| owner(partition(*index), layout.cores as u16) == shard) {
-            let log = driven.store.create(now(), partition(index), &format!("t-{index}"), log_config());
+            let log =
+                driven.store.create(now(), partition(index), &format!("t-{index}"), LogConfig::keeping_all(1 << 20));
             let mut builder = Builder::new(Codec::None, None);
             (0..=index).for_each(|_| builder.push(WallMs(1), None, Some(b"value"), &[]));
             let into = driven.pool.take(Account::Receive, builder.bytes()).unwrap();

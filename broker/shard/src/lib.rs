@@ -220,6 +220,9 @@ pub trait Hands {
 /// One turn. Returns whether there was work.
 pub fn turn<H: Hands>(shard: &mut Shard, hands: &mut H, now: Now, effects: &mut Effects) -> bool {
     let busy = hands.poll(&mut |input| shard.step(now, input, effects)) > 0;
+    if !busy {
+        shard.crowd.idle();
+    }
     if shard.deadline().is_some_and(|at| at <= now.mono) {
         shard.tick(now, effects);
     }

@@ -1,26 +1,27 @@
-//! What requests under way take of memory, and of a turn: what they name, decoded, and what is to be answered. It counts to the account
-//! Reply, beside replies that are not sent.
+//! What requests under way take of memory, and of the core: what they name, decoded, and what is to be answered. Their memory counts to
+//! the account Reply, beside replies that are not sent.
 //!
 //! ```text
-//!          names little, or there is room, in memory and in this turn
-//! request ----------------------------------------------------------> runs
-//!    |  else                                                     ^
-//!    v      connections in turn; of small ones and large ones in turn
-//!  waits ---------------------------------------------------------
+//!          names little, or its kind has time left, and there is memory
+//! request -------------------------------------------------------------> runs
+//!    |  else                                                        ^
+//!    v      in its line: small ones, or large ones; connections in turn
+//!  waits ------------------------------------------------------------
 //! ```
-//! Long polls give way to those that wait for memory.
+//! Small ones may use half of the core while others have work for it, and all of it otherwise. Large ones, which take milliseconds at a
+//! stretch, use a quarter. Long polls give way to large ones that wait for memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringmain_session::{Close, Request};
 use ringmain_types::*;
 use ringmain_wire as wire;
-use ringmain_wire::{ApiSpec, FetchRequest, MetadataRequest};
+use ringmain_wire::{ApiSpec, FetchRequest};
 
 use crate::api::control::is_control;
 use crate::api::groups::is_group;
 use crate::api::local::is_local;
-use crate::api::metadata::asks_all;
+use crate::api::metadata::told_by_metadata;
 use crate::api::too_large;
 use crate::dispatch::{REQUEST_MS, body};
 use crate::fetch::FetchAsked;
@@ -37,24 +38,34 @@ const PART_BYTES: u64 =
     (size_of::<FetchAsked>() + 2 * size_of::<FetchPart>() + 2 * size_of::<FetchResult>() + 64) as u64;
 /// Anything else that is named: what is asked of it, what came of it, and its place in the reply.
 const NAME_BYTES: u64 = 320;
-/// What needs no free memory takes less than this share of the account.
-const SMALL_SHARE: u64 = 64;
-/// Small polls give way only while they take more than this share together.
-const SMALL_POLLS_SHARE: u64 = 8;
-/// How long requests that name much may take of one turn together, about; one alone may take more. All others of this core wait meanwhile.
-const TURN_NS: u64 = 1_000_000;
-/// Each of theirs is paid back with so many others': what names much gets a quarter of the core when it comes without end.
-const SHARE_OF_CORE: u64 = 4;
+/// What is told and was not named takes in the reply.
+const TOLD_BYTES: u64 = 32;
 /// What the core needs for a partition of a fetch, for anything else that is named, and for what is told and was not named; measured
 /// (two virtual cores of 2.6 GHz), rounded up.
 const PART_NS: u64 = 1_000;
 const NAME_NS: u64 = 500;
 const TOLD_NS: u64 = 100;
-/// What is told and was not named takes in the reply.
-const TOLD_BYTES: u64 = 32;
-
-/// Larger ones that wait anyway are not even counted before their turn comes: counting is the first of what they cost.
+/// To count what is in a byte of a frame.
+const COUNT_NS: u64 = 3;
+/// Every resource has so many configs.
+const CONFIGS: u64 = 50;
+/// A request that takes less than this share of the account needs no free memory.
+const SMALL_SHARE: u64 = 64;
+/// Small polls give way only while they take more than this share together.
+const SMALL_POLLS_SHARE: u64 = 8;
+/// How long small requests may take of one turn together, about. All others of this core wait meanwhile.
+const TURN_NS: u64 = 1_000_000;
+/// For each part of the core that small ones, or large ones, use, so many go by.
+const SMALL_SHARE_OF_CORE: u64 = 2;
+const LARGE_SHARE_OF_CORE: u64 = 4;
+/// Of larger frames what they name is not counted before there is time for that.
 const UNCOUNTED_FRAME_BYTES: usize = 64 << 10;
+/// Fetch sessions that take less together name little.
+const SESSIONS_BYTES: usize = 64 << 10;
+/// Frames of those that wait take less than this share of what is there for receiving.
+const FRAMES_SHARE: u64 = 4;
+/// How soon long polls are ended again for the same request.
+const PRESS_MS: u64 = 500;
 
 /// What running a request takes, about: memory until it is answered, and time of the core.
 #[derive(Clone, Copy, Default)]
@@ -65,31 +76,69 @@ struct Cost {
 
 struct Waiting {
     request: Request,
-    /// By the frame's length while it is not counted.
     cost: Cost,
+    /// What it names was counted; if not, the cost is that of counting.
     counted: bool,
     until: Instant,
 }
 
-/// Requests that wait for room. The sessions bound their number, and the account Receive their bytes.
-#[derive(Default)]
+/// Requests of one kind that wait.
+struct Line {
+    /// Their connections, in turn.
+    order: VecDeque<ConnectionId>,
+    share_of_core: u64,
+    /// What ran took, as far as it is not made up for, at this time.
+    owed_ns: u64,
+    owed_at: Instant,
+}
+
+impl Line {
+    fn new(share_of_core: u64) -> Line {
+        Line { order: VecDeque::new(), share_of_core, owed_ns: 0, owed_at: Instant(0) }
+    }
+
+    /// Whether so much more may be done now.
+    fn has_time(&mut self, now: Now, ns: u64) -> bool {
+        self.owed_ns = self.owed_ns.saturating_sub(now.mono.since(self.owed_at) / self.share_of_core);
+        self.owed_at = now.mono;
+        self.owed_ns == 0 || self.owed_ns + ns <= TURN_NS
+    }
+
+    /// When nothing is owed any more.
+    fn free_at(&self) -> Instant {
+        Instant(self.owed_at.0.saturating_add(self.owed_ns.saturating_mul(self.share_of_core)))
+    }
+}
+
+/// Requests that wait for time or memory.
 pub(crate) struct Crowd {
     /// In the order in which they came: what a client asks is not overtaken by what it asks later.
     of: BTreeMap<ConnectionId, VecDeque<Waiting>>,
-    /// Connections whose first request is small, and the others, each in turn.
-    small: VecDeque<ConnectionId>,
-    large: VecDeque<ConnectionId>,
+    /// By the first request of a connection.
+    small: Line,
+    large: Line,
     /// When the first request of each connection has waited for too long.
     until: BTreeSet<(Instant, ConnectionId)>,
-    /// What ran took of the core, as far as it is not paid back, at this time.
-    owed_ns: u64,
-    owed_at: Instant,
-    /// The last one that waited and ran was small: the next may be large.
-    large_next: bool,
-    /// Long polls were ended for the first large one.
-    pressed: bool,
+    /// The frames of all.
+    frames: u64,
+    /// For whom long polls were ended, and when.
+    pressed: Option<(ConnectionId, Instant)>,
     /// What small fetches under way take together: polls, most of them.
     polls: u64,
+}
+
+impl Default for Crowd {
+    fn default() -> Self {
+        Crowd {
+            of: BTreeMap::new(),
+            small: Line::new(SMALL_SHARE_OF_CORE),
+            large: Line::new(LARGE_SHARE_OF_CORE),
+            until: BTreeSet::new(),
+            frames: 0,
+            pressed: None,
+            polls: 0,
+        }
+    }
 }
 
 impl Crowd {
@@ -99,78 +148,90 @@ impl Crowd {
 
     /// Nobody waits for what a closed connection asked.
     pub(crate) fn forget(&mut self, id: ConnectionId) {
-        if let Some(first) = self.of.remove(&id).and_then(|mut all| all.pop_front()) {
+        let Some(all) = self.of.remove(&id) else { return };
+        self.frames -= all.iter().map(|waiting| waiting.request.frame.len() as u64).sum::<u64>();
+        if let Some(first) = all.front() {
             self.until.remove(&(first.until, id));
-            self.small.retain(|waiting| *waiting != id);
-            self.large.retain(|waiting| *waiting != id);
         }
+        self.small.order.retain(|waiting| *waiting != id);
+        self.large.order.retain(|waiting| *waiting != id);
     }
 
-    fn pay(&mut self, now: Now) {
-        let paid = now.mono.since(self.owed_at) / SHARE_OF_CORE;
-        self.owed_ns = self.owed_ns.saturating_sub(paid);
-        self.owed_at = now.mono;
+    /// Nobody else has work for the core.
+    pub(crate) fn idle(&mut self) {
+        self.small.owed_ns = 0;
     }
 
-    /// When nothing is owed any more.
-    fn paid_at(&self) -> Instant {
-        Instant(self.owed_at.0.saturating_add(self.owed_ns.saturating_mul(SHARE_OF_CORE)))
+    /// Who holds most, if all hold more than `most`.
+    fn worst(&self, most: u64) -> Option<ConnectionId> {
+        let frames = |all: &VecDeque<Waiting>| all.iter().map(|waiting| waiting.request.frame.len()).sum::<usize>();
+        if self.frames <= most {
+            return None;
+        }
+        self.of.iter().max_by_key(|(_, all)| frames(all)).map(|(id, _)| *id)
     }
 
-    fn first(&self, line: &VecDeque<ConnectionId>) -> Option<Cost> {
-        Some(self.of.get(line.front()?)?.front()?.cost)
+    fn line(&mut self, large: bool) -> &mut Line {
+        if large { &mut self.large } else { &mut self.small }
     }
 
-    /// What the first large one takes of memory.
-    fn large_bytes(&self) -> Option<u64> {
-        self.first(&self.large).map(|cost| cost.bytes)
+    fn first(&self, large: bool) -> Option<(ConnectionId, &Waiting)> {
+        let line = if large { &self.large } else { &self.small };
+        let id = *line.order.front()?;
+        Some((id, self.of.get(&id)?.front()?))
     }
 
-    fn push(&mut self, waiting: Waiting, small: u64) {
+    fn push(&mut self, waiting: Waiting, small_bytes: u64) {
         let id = waiting.request.connection;
+        self.frames += waiting.request.frame.len() as u64;
         let all = self.of.entry(id).or_default();
         all.push_back(waiting);
         if all.len() == 1 {
-            self.stand(id, small);
+            self.stand(id, small_bytes);
         }
     }
 
     /// Puts a connection at the end of its first request's line.
-    fn stand(&mut self, id: ConnectionId, small: u64) {
+    fn stand(&mut self, id: ConnectionId, small_bytes: u64) {
         let Some(first) = self.of.get(&id).and_then(VecDeque::front) else { return };
+        let large = first.cost.is_large(small_bytes);
         self.until.insert((first.until, id));
-        if first.cost.bytes <= small { &mut self.small } else { &mut self.large }.push_back(id);
+        self.line(large).order.push_back(id);
     }
 
     /// The first request of a line.
-    fn pop(&mut self, large: bool, small: u64) -> Option<Waiting> {
-        let id = if large { self.large.pop_front() } else { self.small.pop_front() }?;
+    fn pop(&mut self, large: bool, small_bytes: u64) -> Option<Waiting> {
+        let id = self.line(large).order.pop_front()?;
         let all = self.of.get_mut(&id)?;
         let first = all.pop_front()?;
+        self.frames -= first.request.frame.len() as u64;
         self.until.remove(&(first.until, id));
         if all.is_empty() {
             self.of.remove(&id);
         } else {
-            self.stand(id, small);
+            self.stand(id, small_bytes);
         }
-        self.large_next = !large;
-        self.pressed &= !large;
         Some(first)
     }
 
-    /// Back to where it was, counted: it must wait for memory.
-    fn put_back(&mut self, first: Waiting) {
+    /// Back to where its connection's first one is, now that it is known what it takes.
+    fn put_back(&mut self, first: Waiting, small_bytes: u64) {
         let id = first.request.connection;
-        let all = self.of.entry(id).or_default();
-        if let Some(next) = all.front() {
+        if let Some(next) = self.of.get(&id).and_then(VecDeque::front) {
             self.until.remove(&(next.until, id));
-            self.small.retain(|waiting| *waiting != id);
-            self.large.retain(|waiting| *waiting != id);
+            self.small.order.retain(|waiting| *waiting != id);
+            self.large.order.retain(|waiting| *waiting != id);
         }
-        self.until.insert((first.until, id));
-        all.push_front(first);
-        self.large.push_front(id);
-        self.large_next = true;
+        self.frames += first.request.frame.len() as u64;
+        self.of.entry(id).or_default().push_front(first);
+        self.stand(id, small_bytes);
+    }
+}
+
+impl Cost {
+    /// Large in time or in memory.
+    fn is_large(self, small_bytes: u64) -> bool {
+        self.ns > TURN_NS || self.bytes > small_bytes
     }
 }
 
@@ -206,16 +267,23 @@ impl Shard {
         self.sessions.work_bytes() + bytes <= self.account()
     }
 
-    /// What running it would take, about, if it names much; or why it is not run at all.
+    fn small_bytes(&self) -> u64 {
+        self.account() / SMALL_SHARE
+    }
+
+    fn is_small(&self, bytes: u64) -> bool {
+        bytes <= self.small_bytes()
+    }
+
+    /// What running it would take; or why it is not run at all.
     fn cost(&self, spec: &ApiSpec, request: &Request) -> Result<Cost, String> {
         let mut elements = 0;
         let large = request.frame.len() > SMALL_FRAME_BYTES;
-        let admin = is_local(spec.key) || is_control(spec.key) || is_group(spec.key);
-        if let Some(why) = too_large(&self.config.limits, request).filter(|_| admin) {
-            return Err(why);
-        }
         let failed = |error: wire::WireError| format!("{} v{}: {error}", spec.name, request.version);
-        if large && spec.supports(request.version) {
+        if !spec.supports(request.version) {
+            return Ok(Cost::default());
+        }
+        if large {
             let info = wire::api_info(spec.key).expect("a known API");
             let bytes = request.frame.get(request.body as usize..).unwrap_or_default();
             elements = (info.elements)(request.version, bytes).map_err(failed)?;
@@ -228,30 +296,46 @@ impl Shard {
             }
         }
         // A small one may go on with much.
-        if spec.key == wire::FETCH.key && self.fetch_sessions.bytes() as u64 > self.account() / SMALL_SHARE {
+        if spec.key == wire::FETCH.key && self.fetch_sessions.bytes() > SESSIONS_BYTES {
             let fetch: FetchRequest<'_> = body(&wire::FETCH, request).map_err(failed)?;
             elements += self.fetch_sessions.partitions_of(fetch.session_id);
         }
-        // Or mean all that there is.
-        let mut told = 0;
-        if spec.key == wire::METADATA.key && !large && spec.supports(request.version) {
-            let asked: MetadataRequest<'_> = body(&wire::METADATA, request).map_err(failed)?;
-            told = if asks_all(request.version, &asked) { self.image_elements } else { 0 };
-        }
-        let names = if large && spec.key != wire::PRODUCE.key { 2 * request.frame.len() as u64 } else { 0 };
         let fetch = spec.key == wire::FETCH.key;
         let (bytes, ns) = if fetch { (PART_BYTES, PART_NS) } else { (NAME_BYTES, NAME_NS) };
-        Ok(Cost {
+        let names = if large && spec.key != wire::PRODUCE.key { 2 * request.frame.len() as u64 } else { 0 };
+        let told = self.told(spec, request).map_err(failed)?;
+        let cost = Cost {
             bytes: elements as u64 * bytes + told * TOLD_BYTES + names,
             ns: elements as u64 * ns + told * TOLD_NS,
-        })
+        };
+        // The rest is for what others hold.
+        let most = self.account() / 4 * 3;
+        if cost.bytes > most {
+            let (bytes, takes) = (request.frame.len(), cost.bytes);
+            return Err(format!(
+                "a request of {bytes} bytes that would take about {takes} to answer; one may take {most}"
+            ));
+        }
+        Ok(cost)
     }
 
-    /// Why it is not run at all, if it costs more than any may: the rest is for what others wait for.
-    fn too_dear(&self, request: &Request, cost: Cost) -> Option<String> {
-        let (bytes, takes, most) = (request.frame.len(), cost.bytes, self.account() / 8 * 7);
-        (takes > most)
-            .then(|| format!("a request of {bytes} bytes that would take about {takes} to answer; one may take {most}"))
+    /// How much it is told of that it does not name.
+    fn told(&self, spec: &ApiSpec, request: &Request) -> Result<u64, wire::WireError> {
+        Ok(match spec.key {
+            key if key == wire::METADATA.key => {
+                let asked: wire::MetadataRequest<'_> = body(&wire::METADATA, request)?;
+                told_by_metadata(&self.image, self.image_elements, request.version, &asked)
+            }
+            key if key == wire::DESCRIBE_LOG_DIRS.key => {
+                let asked: wire::DescribeLogDirsRequest<'_> = body(&wire::DESCRIBE_LOG_DIRS, request)?;
+                if asked.topics.is_none() { self.image_elements * (NAME_NS / TOLD_NS) } else { 0 }
+            }
+            key if key == wire::DESCRIBE_CONFIGS.key => {
+                let asked: wire::DescribeConfigsRequest<'_> = body(&wire::DESCRIBE_CONFIGS, request)?;
+                asked.resources.len() as u64 * CONFIGS
+            }
+            _ => 0,
+        })
     }
 
     /// The request, if it may run now. What waits comes out of `next_of_crowd`. Otherwise, why it never may.
@@ -262,43 +346,47 @@ impl Shard {
         request: Request,
         out: &mut Effects,
     ) -> Result<Option<Request>, String> {
-        // Batches of one producer stay in order.
-        let ordered = request.api == wire::PRODUCE.key;
-        let behind = self.crowd.of.contains_key(&request.connection);
-        let until = now.mono.plus_ms(REQUEST_MS);
-        let about = Cost { bytes: request.frame.len() as u64, ns: TURN_NS };
-        let uncounted = !ordered && request.frame.len() > UNCOUNTED_FRAME_BYTES;
-        if uncounted && (!self.crowd.of.is_empty() || !self.has_turn(now, about.ns)) {
-            self.crowd.push(Waiting { request, cost: about, counted: false, until }, self.small_bytes());
-            return Ok(None);
-        }
-        let cost = self.cost(spec, &request)?;
-        if let Some(why) = self.too_dear(&request, cost) {
+        let admin = is_local(spec.key) || is_control(spec.key) || is_group(spec.key);
+        if let Some(why) = too_large(&self.config.limits, &request).filter(|_| admin) {
             return Err(why);
         }
-        let room = self.is_small(cost.bytes) || self.fits(cost.bytes);
-        let runs = cost.ns == 0 || (room && self.crowd.of.is_empty() && self.has_turn(now, cost.ns));
-        if ordered || (runs && !behind) {
-            self.crowd.owed_ns += cost.ns;
+        let produce = spec.key == wire::PRODUCE.key;
+        let until = now.mono.plus_ms(REQUEST_MS);
+        let counting = Cost { bytes: 0, ns: (request.frame.len() as u64 * COUNT_NS).min(TURN_NS) };
+        let long = !produce && request.frame.len() > UNCOUNTED_FRAME_BYTES;
+        let behind = self.crowd.of.contains_key(&request.connection);
+        let counts = !long || (self.crowd.small.order.is_empty() && self.crowd.small.has_time(now, counting.ns));
+        if behind || !counts {
+            // What it takes may depend on what is before it.
+            self.wait(now, Waiting { request, cost: counting, counted: false, until }, out);
+            return Ok(None);
+        }
+        if long {
+            self.crowd.small.owed_ns += counting.ns;
+        }
+        let cost = self.cost(spec, &request)?;
+        let large = cost.is_large(self.small_bytes());
+        // Acknowledgements wait for nobody who names much, and nobody for them.
+        if cost.ns == 0 || (produce && !large) {
             return Ok(Some(request));
         }
-        self.crowd.push(Waiting { request, cost, counted: true, until }, self.small_bytes());
-        self.press(now, out);
+        let room = !large || self.fits(cost.bytes);
+        let line = self.crowd.line(large);
+        if room && line.order.is_empty() && line.has_time(now, cost.ns) {
+            line.owed_ns += cost.ns;
+            return Ok(Some(request));
+        }
+        self.wait(now, Waiting { request, cost, counted: true, until }, out);
         Ok(None)
     }
 
-    fn small_bytes(&self) -> u64 {
-        self.account() / SMALL_SHARE
-    }
-
-    /// Whether so much more may be done now.
-    fn has_turn(&mut self, now: Now, ns: u64) -> bool {
-        self.crowd.pay(now);
-        self.crowd.owed_ns == 0 || self.crowd.owed_ns + ns <= TURN_NS
-    }
-
-    fn is_small(&self, bytes: u64) -> bool {
-        bytes <= self.small_bytes()
+    fn wait(&mut self, now: Now, waiting: Waiting, out: &mut Effects) {
+        self.crowd.push(waiting, self.small_bytes());
+        let most = self.config.limits.memory_bytes[Account::Receive as usize] / FRAMES_SHARE;
+        while let Some(worst) = self.crowd.worst(most) {
+            self.close(worst, Close::Memory, out);
+        }
+        self.press(now, out);
     }
 
     /// Whether a fetch of so many partitions is to be answered with what there is, rather than held for more. Small ones are everybody's,
@@ -322,18 +410,24 @@ impl Shard {
 
     /// Somebody waits for memory.
     fn is_pressed(&self) -> bool {
-        self.crowd.large_bytes().is_some_and(|cost| !self.fits(cost))
+        self.crowd.first(true).is_some_and(|(_, first)| !self.fits(first.cost.bytes))
     }
 
     /// Ends long polls until there is room for the first one that waits for it: large ones, and small ones as far as they take more than
     /// their share.
     fn press(&mut self, now: Now, out: &mut Effects) {
-        if self.crowd.pressed || !self.is_pressed() {
+        let Some((id, first)) = self.crowd.first(true).filter(|(_, first)| !self.fits(first.cost.bytes)) else {
+            return;
+        };
+        let (bytes, ns) = (first.cost.bytes, first.cost.ns);
+        // What is given back before it may run others would take.
+        if self.crowd.pressed.is_some_and(|(of, at)| of == id && now.mono < at.plus_ms(PRESS_MS))
+            || !self.crowd.large.has_time(now, ns)
+        {
             return;
         }
-        self.crowd.pressed = true;
-        let Some(cost) = self.crowd.large_bytes() else { return };
-        let mut missing = (self.sessions.work_bytes() + cost).saturating_sub(self.account());
+        self.crowd.pressed = Some((id, now.mono));
+        let mut missing = (self.sessions.work_bytes() + bytes).saturating_sub(self.account());
         let (most, share) = (self.small_bytes(), self.account() / SMALL_POLLS_SHARE);
         for small in [false, true] {
             for key in self.jobs.keys() {
@@ -341,6 +435,7 @@ impl Shard {
                     break;
                 }
                 if let Some(Job { work: Work::Fetch(fetch), bytes, .. }) = self.jobs.get_mut(key)
+                    && !fetch.last
                     && (*bytes <= most) == small
                 {
                     fetch.early = true;
@@ -351,36 +446,35 @@ impl Shard {
         }
     }
 
-    /// The next that waited, once there is room.
+    /// The next that waited, once there is time and memory for it.
     pub(crate) fn next_of_crowd(&mut self, now: Now, out: &mut Effects) -> Option<Request> {
+        self.press(now, out);
+        let small_bytes = self.small_bytes();
         loop {
-            self.press(now, out);
-            let takes_large = self.crowd.large_bytes().is_some_and(|bytes| self.fits(bytes))
-                && (self.crowd.large_next || self.crowd.small.is_empty());
-            let line = if takes_large { &self.crowd.large } else { &self.crowd.small };
-            let ns = self.crowd.first(line)?.ns;
-            if !self.has_turn(now, ns) {
-                return None;
+            let mut can_run = |large: bool| {
+                let Some((_, first)) = self.crowd.first(large) else { return false };
+                let Cost { bytes, ns } = first.cost;
+                (!large || self.fits(bytes)) && self.crowd.line(large).has_time(now, ns)
+            };
+            let large = match (can_run(false), can_run(true)) {
+                (true, _) => false,
+                (false, true) => true,
+                (false, false) => return None,
+            };
+            let mut waiting = self.crowd.pop(large, small_bytes)?;
+            self.crowd.line(large).owed_ns += waiting.cost.ns;
+            if std::mem::replace(&mut waiting.counted, true) {
+                return Some(waiting.request);
             }
-            let mut waiting = self.crowd.pop(takes_large, self.small_bytes())?;
-            if !std::mem::replace(&mut waiting.counted, true) {
-                let counted = wire::api(waiting.request.api)
-                    .map_or(Ok(Cost::default()), |spec| self.cost(spec, &waiting.request));
-                match counted.and_then(|cost| self.too_dear(&waiting.request, cost).map_or(Ok(cost), Err)) {
-                    Ok(cost) => waiting.cost = cost,
-                    Err(why) => {
-                        self.crowd.owed_ns += TURN_NS;
-                        self.close(waiting.request.connection, Close::Protocol(why), out);
-                        continue;
-                    }
+            let counted =
+                wire::api(waiting.request.api).map_or(Ok(Cost::default()), |spec| self.cost(spec, &waiting.request));
+            match counted {
+                Ok(cost) => {
+                    waiting.cost = cost;
+                    self.crowd.put_back(waiting, small_bytes);
                 }
-                if !self.is_small(waiting.cost.bytes) && !self.fits(waiting.cost.bytes) {
-                    self.crowd.put_back(waiting);
-                    continue;
-                }
+                Err(why) => self.close(waiting.request.connection, Close::Protocol(why), out),
             }
-            self.crowd.owed_ns += waiting.cost.ns;
-            return Some(waiting.request);
         }
     }
 
@@ -394,10 +488,12 @@ impl Shard {
 
     /// When somebody's turn has come, or never will.
     pub(crate) fn crowd_deadline(&self) -> Option<Instant> {
-        let (until, _) = self.crowd.until.first()?;
-        if self.crowd.small.is_empty() && self.is_pressed() {
-            return Some(*until);
+        let (until, _) = *self.crowd.until.first()?;
+        if !self.crowd.small.order.is_empty() {
+            return Some(Instant(0));
         }
-        Some(self.crowd.paid_at().min(*until))
+        let again = self.crowd.pressed.map_or(Instant(0), |(_, at)| at.plus_ms(PRESS_MS));
+        let next = self.crowd.large.free_at();
+        Some(if self.is_pressed() { next.max(again) } else { next }.min(until))
     }
 }

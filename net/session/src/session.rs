@@ -219,7 +219,10 @@ impl Session {
         if self.failed.is_some() {
             return Some(Instant(0));
         }
-        let at = self.pace.deadline(self.busy());
+        let mut at = self.pace.deadline(self.busy());
+        if self.muted_until > self.now {
+            at = at.min(self.muted_until);
+        }
         (at < Instant(u64::MAX)).then_some(at)
     }
 

@@ -238,6 +238,9 @@ fn a_throttled_client_is_not_read_until() {
     rig.lend(0, &produce(1)).unwrap();
     rig.session.reply(now(5), Reply { slot: ReplySlot(0), parts: vec![], throttle_ms: 10 }, &mut rig.out);
     assert!(matches!(rig.want(14), Want::Nothing { until: Some(at) } if at == now(15).mono));
+    assert_eq!(rig.session.deadline(), Some(now(15).mono), "it is asked again then");
+    rig.session.tick(now(15)).unwrap();
+    assert!(rig.session.deadline() > Some(now(15).mono));
     assert!(matches!(rig.want(15), Want::Any));
 }
 

@@ -78,6 +78,28 @@ pub struct LogConfig {
     /// when whole blocks are there.
     pub reserve_bytes: u32,
 }
+
+impl LogConfig {
+    /// Nothing is rolled by time, and nothing is removed; durable before acknowledged.
+    pub fn keeping_all(segment_bytes: u32) -> LogConfig {
+        LogConfig {
+            segment_bytes,
+            segment_ms: u64::MAX,
+            segment_jitter_ms: 0,
+            segment_index_bytes: 10 << 20,
+            index_interval_bytes: 4096,
+            retention_bytes: -1,
+            retention_ms: -1,
+            delete: false,
+            compaction: None,
+            log_append_time: false,
+            producer_expiration_ms: u64::MAX,
+            flush: FlushMode::Group,
+            reserve_bytes: 0,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushMode {
     /// Durable before acknowledged.

@@ -410,8 +410,8 @@ mod tests {
     use ringmain_batch::{Builder, CheckRules, Codec, check};
 
     use super::*;
+    use crate::LogConfig;
     use crate::segment::SEGMENT_BYTES_MAX;
-    use crate::{FlushMode, LogConfig};
 
     /// One batch of exactly so many bytes.
     fn batch(bytes: usize) -> CheckedBatches {
@@ -429,21 +429,7 @@ mod tests {
     fn a_segment_is_over_before_a_batch_would_cross_what_positions_can_say() {
         let limits = Limits { segment_bytes_max: SEGMENT_BYTES_MAX, ..Limits::tiny() };
         for segment_bytes in [i32::MAX as u32, u32::MAX] {
-            let config = LogConfig {
-                segment_bytes,
-                segment_ms: u64::MAX,
-                segment_jitter_ms: 0,
-                segment_index_bytes: 1 << 20,
-                index_interval_bytes: 4096,
-                retention_bytes: -1,
-                retention_ms: -1,
-                delete: true,
-                compaction: None,
-                log_append_time: false,
-                producer_expiration_ms: u64::MAX,
-                flush: FlushMode::Group,
-                reserve_bytes: 0,
-            };
+            let config = LogConfig::keeping_all(segment_bytes);
             let now = Now { mono: Instant(1), wall: WallMs(1) };
             let mut pool = Pool::new(ShardId(0), &limits);
             let id = LogId { slot: 0, generation: 0 };

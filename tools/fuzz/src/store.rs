@@ -38,13 +38,7 @@ fn limits() -> Limits {
 
 fn config(compacted: bool) -> LogConfig {
     LogConfig {
-        segment_bytes: 2 << 10,
-        segment_ms: 1 << 40,
-        segment_jitter_ms: 0,
-        segment_index_bytes: 1 << 20,
         index_interval_bytes: 256,
-        retention_bytes: -1,
-        retention_ms: -1,
         delete: !compacted,
         compaction: compacted.then_some(CompactionConfig {
             min_cleanable_dirty_ratio: 0.1,
@@ -52,10 +46,7 @@ fn config(compacted: bool) -> LogConfig {
             max_compaction_lag_ms: i64::MAX,
             delete_retention_ms: 5_000,
         }),
-        log_append_time: false,
-        producer_expiration_ms: u64::MAX,
-        flush: FlushMode::Group,
-        reserve_bytes: 0,
+        ..LogConfig::keeping_all(2 << 10)
     }
 }
 

@@ -26,31 +26,31 @@ fn done<'a, T: Field<'a>>(spec: &ApiSpec, request: &Request, reply: &T, error: E
     (frame(spec, request, reply), error)
 }
 
-/// About what an answer takes in the reply.
+/// About what an answer takes in the reply; nothing of one that says only what was done: it can't be taken back.
 pub(crate) fn answer_bytes(reply: &Reply) -> usize {
     const FIXED_BYTES: usize = 64;
-    FIXED_BYTES
-        + match reply {
-            Reply::Join(Ok(joined)) => {
-                joined.members.iter().map(|member| FIXED_BYTES + member.id.len() + member.metadata.len()).sum()
-            }
-            Reply::Fetched(Ok(topics)) => topics
-                .iter()
-                .flat_map(|topic| &topic.partitions)
-                .map(|partition| FIXED_BYTES + partition.committed.as_ref().map_or(0, |found| found.metadata.len()))
-                .sum(),
-            Reply::Described(group) => group
-                .members
-                .iter()
-                .map(|member| {
-                    let words = member.id.len() + member.client_id.len() + member.client_host.len();
-                    FIXED_BYTES + words + member.metadata.len() + member.assignment.len()
-                })
-                .sum(),
-            Reply::DescribedConsumer(group) => group.members.iter().map(described_bytes).sum(),
-            Reply::Listed(groups) => groups.iter().map(|group| FIXED_BYTES + group.group.len()).sum(),
-            _ => 0,
+    let told: usize = match reply {
+        Reply::Join(Ok(joined)) => {
+            joined.members.iter().map(|member| FIXED_BYTES + member.id.len() + member.metadata.len()).sum()
         }
+        Reply::Fetched(Ok(topics)) => topics
+            .iter()
+            .flat_map(|topic| &topic.partitions)
+            .map(|partition| FIXED_BYTES + partition.committed.as_ref().map_or(0, |found| found.metadata.len()))
+            .sum(),
+        Reply::Described(group) => group
+            .members
+            .iter()
+            .map(|member| {
+                let words = member.id.len() + member.client_id.len() + member.client_host.len();
+                FIXED_BYTES + words + member.metadata.len() + member.assignment.len()
+            })
+            .sum(),
+        Reply::DescribedConsumer(group) => group.members.iter().map(described_bytes).sum(),
+        Reply::Listed(groups) => groups.iter().map(|group| FIXED_BYTES + group.group.len()).sum(),
+        _ => return 0,
+    };
+    FIXED_BYTES + told
 }
 
 fn described_bytes(member: &ringmain_group::DescribedConsumerMember) -> usize {

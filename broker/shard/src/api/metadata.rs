@@ -85,8 +85,21 @@ enum Which<'a> {
 }
 
 /// Whether it asks for all topics that there are.
-pub(crate) fn asks_all(version: i16, asked: &MetadataRequest<'_>) -> bool {
+fn asks_all(version: i16, asked: &MetadataRequest<'_>) -> bool {
     asked.topics.as_ref().is_none_or(|topics| topics.is_empty() && version == 0)
+}
+
+/// Topics and partitions that the answer tells of; `all` are in the image.
+pub(crate) fn told_by_metadata(image: &ClusterImage, all: u64, version: i16, asked: &MetadataRequest<'_>) -> u64 {
+    if asks_all(version, asked) {
+        return all;
+    }
+    let named = asked.topics.iter().flat_map(|topics| topics.iter());
+    let topics = named.filter_map(|topic| match topic.name {
+        Some(name) => image.topic(name),
+        None => image.topics.get(&topic.topic_id),
+    });
+    topics.map(|topic| 1 + topic.partitions.len() as u64).sum::<u64>().min(all)
 }
 
 fn which<'a>(version: i16, asked: &MetadataRequest<'a>) -> Which<'a> {

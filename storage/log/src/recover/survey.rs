@@ -119,29 +119,15 @@ pub(super) fn plan_scan(recovering: &mut Recovering, entries: &[Entry]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LogConfig;
     use crate::entry::{LogState, SegmentState};
     use crate::segment::SEGMENT_BYTES_MAX;
-    use crate::{FlushMode, LogConfig};
 
     /// No position could name what lies behind; a reader that comes there finds no batch.
     #[test]
     fn of_a_file_that_is_longer_than_a_segment_can_be_no_more_is_looked_at() {
         let partition = Partition { topic: TopicId(1), index: PartitionIndex(0) };
-        let config = LogConfig {
-            segment_bytes: 1 << 20,
-            segment_ms: u64::MAX,
-            segment_jitter_ms: 0,
-            segment_index_bytes: 1 << 20,
-            index_interval_bytes: 4096,
-            retention_bytes: -1,
-            retention_ms: -1,
-            delete: true,
-            compaction: None,
-            log_append_time: false,
-            producer_expiration_ms: u64::MAX,
-            flush: FlushMode::Group,
-            reserve_bytes: 0,
-        };
+        let config = LogConfig::keeping_all(1 << 20);
         let now = Now { mono: Instant(1), wall: WallMs(1) };
         let id = LogId { slot: 0, generation: 0 };
         let mut log = Log::new(id, partition, "t-0", config, &Limits::tiny(), now);

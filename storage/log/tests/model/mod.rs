@@ -48,21 +48,7 @@ pub struct World {
 }
 
 pub fn config() -> LogConfig {
-    LogConfig {
-        segment_bytes: 16 << 10,
-        segment_ms: 1 << 40,
-        segment_jitter_ms: 0,
-        segment_index_bytes: 1 << 20,
-        index_interval_bytes: 512,
-        retention_bytes: -1,
-        retention_ms: -1,
-        delete: true,
-        compaction: None,
-        log_append_time: false,
-        producer_expiration_ms: u64::MAX,
-        flush: FlushMode::Group,
-        reserve_bytes: 0,
-    }
+    LogConfig { index_interval_bytes: 512, delete: true, ..LogConfig::keeping_all(16 << 10) }
 }
 
 fn store_config(limits: &Limits, exists: bool, covers: bool) -> StoreConfig {
