@@ -52,7 +52,7 @@ const CONFIGS: u64 = 50;
 /// A request that takes less than this share of the account needs no free memory.
 const SMALL_SHARE: u64 = 64;
 /// Small polls give way only while they take more than this share together.
-const SMALL_POLLS_SHARE: u64 = 8;
+const SMALL_POLLS_SHARE: u64 = 16;
 /// How long small requests may take of one turn together, about. All others of this core wait meanwhile.
 const TURN_NS: u64 = 1_000_000;
 /// For each part of the core that small ones, or large ones, use, so many go by.
@@ -309,7 +309,7 @@ impl Shard {
             ns: elements as u64 * ns + told * TOLD_NS,
         };
         // The rest is for what others hold.
-        let most = self.account() / 4 * 3;
+        let most = self.account() / 8 * 7;
         if cost.bytes > most {
             let (bytes, takes) = (request.frame.len(), cost.bytes);
             return Err(format!(

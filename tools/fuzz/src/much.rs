@@ -38,7 +38,8 @@ impl Much {
         within(frame.len() * times / 4, BESIDE_BYTES, || {
             world.send_bytes(client, frame);
             world.run();
-            world.advance_ms(100);
+            // What the one before took of the core is made up for.
+            world.advance_ms(2_000);
             world.frame(client)
         })
         .unwrap_or_else(|| panic!("{}: {:?}", spec.name, self.world.notes.last()))

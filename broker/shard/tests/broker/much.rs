@@ -175,7 +175,7 @@ fn a_request_has_a_bound_on_what_it_names() {
     let asked = wire::FindCoordinatorRequest { coordinator_keys: names.into(), ..Default::default() };
     much(&wire::FIND_COORDINATOR, 6, &asked, &["FindCoordinator names 4097", "at most 4096"]);
     // Less than that, and more than nearly all that there is for all.
-    much(&wire::FETCH, 12, &fetch(0..400, 0), &["would take about", "one may take 196608"]);
+    much(&wire::FETCH, 12, &fetch(0..400, 0), &["would take about", "one may take 229376"]);
 }
 
 #[test]
