@@ -163,6 +163,9 @@ impl NoteSink for LogLines {
             Note::SpaceAgain { partition } => {
                 tracing::info!(shard, partition = self.name(*partition), "there is space again: records are taken")
             }
+            Note::SaidAgain { start } => {
+                tracing::info!(shard, start = start.0, "the metadata log begins anew: what was before is not needed")
+            }
             Note::Closed { peer, why, .. } => self.closed(now, *peer, why),
             Note::Image(_)
             | Note::Acked { .. }

@@ -491,7 +491,7 @@ impl NoteSink for CoreSink {
                     counter.set(value);
                 }
             }
-            Note::Truncated { .. } | Note::SpaceAgain { .. } => {}
+            Note::Truncated { .. } | Note::SpaceAgain { .. } | Note::SaidAgain { .. } => {}
         }
     }
 

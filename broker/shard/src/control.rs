@@ -62,6 +62,17 @@ pub(crate) struct Control {
     changed: bool,
     published: Offset,
     outbox: Outbox,
+    again: Again,
+}
+
+/// When the state is said again, so that what was before it may go.
+struct Again {
+    /// Of the log from its start on.
+    bytes: u64,
+    /// It is said again beyond so many.
+    above: u64,
+    /// Where it was said last, and where that ends: the log starts there when all of it is flushed.
+    said: Option<(Offset, Offset)>,
 }
 
 impl Control {
@@ -99,7 +110,7 @@ impl Shard {
     /// The journal is replayed: the metadata log comes first.
     pub(crate) fn control_open(&mut self, now: Now) {
         let config = LogConfig {
-            segment_bytes: self.config.limits.segment_bytes_max,
+            segment_bytes: self.config.limits.metadata_segment_bytes,
             segment_ms: i64::MAX as u64,
             segment_jitter_ms: 0,
             segment_index_bytes: 10 << 20,
@@ -128,6 +139,7 @@ impl Shard {
             changed: false,
             published: Offset(0),
             outbox: Outbox { applied: vec![Offset(0); usize::from(self.config.shards)], pending: VecDeque::new() },
+            again: Again { bytes: 0, above: self.config.limits.metadata_again_bytes, said: None },
         });
         if !self.store.recovering(log) {
             self.control_recovered(now);
@@ -139,6 +151,7 @@ impl Shard {
         let Some(control) = &mut self.control else { return };
         if control.phase == Phase::Opening {
             let next = self.store.start(control.log);
+            control.controller.begin(next);
             control.phase = Phase::Loading { next, read: None };
             self.control_load(now);
         }
@@ -185,6 +198,7 @@ impl Shard {
         let Phase::Loading { next, .. } = control.phase else { return };
         let outcome = match result {
             ReadResult::Ready(slices) if slices.next > next => {
+                control.again.bytes += u64::from(slices.bytes);
                 replay(&mut control.controller, &slices).map(|()| slices.next)
             }
             ReadResult::Ready(_) => Err("an empty read below the log's end".to_owned()),
@@ -239,6 +253,7 @@ impl Shard {
         for record in records {
             builder.push(now.wall, None, Some(&record.encode()), &[]);
         }
+        let bytes = builder.bytes() as u64;
         // Retried by clients, as a change of controller would be.
         let into = self.pool.take(Account::Control, builder.bytes()).map_err(|_| ErrorCode::NotController)?;
         let batches = builder.finish(into);
@@ -254,7 +269,65 @@ impl Shard {
             }
         }
         control.changed = true;
+        control.again.bytes += bytes;
         Ok(())
+    }
+
+    /// Says the whole state again when the log has become long: a start reads from there on, and what was before goes. All in one turn, so
+    /// that no change comes in between; cut off in its middle it has said what was known anyway.
+    fn control_say_again(&mut self, now: Now) {
+        let limits = &self.config.limits;
+        let (least, times) = (limits.metadata_again_bytes, u64::from(limits.metadata_again_times));
+        let batch_bytes = limits.gather_bytes_max as usize;
+        let Some(control) = &mut self.control else { return };
+        let again = &mut control.again;
+        let due = control.phase == Phase::Serving && again.said.is_none() && self.stopping.is_none();
+        if !due || again.bytes <= again.above {
+            return;
+        }
+        let image = control.controller.image();
+        let state: u64 = image.said_again().map(|record| record.encode().len() as u64).sum();
+        if again.bytes < state * times {
+            again.above = state * times;
+            return;
+        }
+        // What finds no room is not tried in each turn; what is left of a full disk is for changes that make room.
+        let before = again.bytes;
+        again.above = before * 2;
+        if state * 2 > self.pool.left(Account::Tail) as u64 || self.store.without_space(control.log) {
+            return;
+        }
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        for record in image.said_again() {
+            let more = record.encode().len();
+            if bytes + more > batch_bytes && !records.is_empty() {
+                if self.control_append(now, &records).is_err() {
+                    return;
+                }
+                records.clear();
+                bytes = 0;
+            }
+            records.push(record);
+            bytes += more;
+        }
+        if self.control_append(now, &records).is_err() {
+            return;
+        }
+        if let Some(Control { again, controller, .. }) = &mut self.control {
+            again.bytes -= before;
+            again.above = least.max(state * times);
+            again.said = Some((image.next, controller.image().next));
+        }
+    }
+
+    /// What was said again is durable: nobody needs what was before.
+    fn control_said_again(&mut self, now: Now, flushed: Offset, out: &mut Effects) {
+        let Some(control) = &mut self.control else { return };
+        let Some((start, _)) = control.again.said.take_if(|(_, end)| *end <= flushed) else { return };
+        // A directory that was fenced meanwhile keeps all of it, and so does a crash from here on until the new start is durable.
+        if self.store.advance_start(now, control.log, start).is_ok() {
+            out.notes.push(Note::SaidAgain { start });
+        }
     }
 
     /// Controller requests, on shard 0.
@@ -294,11 +367,13 @@ impl Shard {
     /// Once a turn: one image for all that was replayed in it.
     pub(crate) fn control_finish_turn(&mut self, now: Now, out: &mut Effects) {
         self.control_load(now);
+        self.control_say_again(now);
         let Some(control) = &mut self.control else { return };
         if std::mem::take(&mut control.changed) {
             control.images.push_back(control.controller.image());
         }
         let flushed = self.store.flushed(control.log);
+        self.control_said_again(now, flushed, out);
         self.control_flushed(flushed, out);
     }
 

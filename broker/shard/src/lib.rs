@@ -148,6 +148,10 @@ pub enum Note {
         phases: Phases,
     },
     Image(Arc<ClusterImage>),
+    /// The metadata log's state was said again from here on: what was before goes.
+    SaidAgain {
+        start: Offset,
+    },
     /// A partition's part of an answered Produce or Fetch: batch bytes, as they are on the wire.
     Traffic {
         partition: Partition,

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use ringmain_types::*;
 
+use crate::controller::CLUSTER_FORMAT;
+use crate::record::{ConfigResource, Record};
+
 /// The whole cluster's metadata at one offset of the metadata log: immutable, one `Arc` that all cores read. A clone costs one
 /// pointer a topic, not its contents.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,6 +60,32 @@ pub struct Broker {
 }
 
 impl ClusterImage {
+    /// Records that make this state again: of nothing, and of itself, so that one who is cut off while they are written has lost nothing. In
+    /// an order in which they replay.
+    pub fn said_again(&self) -> impl Iterator<Item = Record> {
+        let format = Record::ClusterFormat { version: CLUSTER_FORMAT, cluster_id: self.cluster_id.clone() };
+        let brokers = self.brokers.values().map(|broker| Record::Broker {
+            broker: broker.id,
+            epoch: broker.epoch,
+            host: broker.host.clone(),
+            port: broker.port,
+            rack: broker.rack.clone(),
+        });
+        let ids = Record::ProducerIds { next: ProducerId(self.next_producer_id) };
+        let removed = Record::Removed { topics: self.removed.iter().copied().collect() };
+        let topics = self.topics.values().flat_map(|topic| topic.said_again());
+        let of_brokers = self.broker_configs.iter().flat_map(|(key, configs)| {
+            let broker = key.parse().ok().map(BrokerId);
+            configs.iter().map(move |(name, value)| set(ConfigResource::Broker(broker), name, value))
+        });
+        let of_groups = self.group_configs.iter().flat_map(|(group, configs)| {
+            let of = move || ConfigResource::Group(group.to_string());
+            configs.iter().map(move |(name, value)| set(of(), name, value))
+        });
+        let configs = of_brokers.chain(of_groups);
+        std::iter::once(format).chain(brokers).chain([ids, removed]).chain(topics).chain(configs)
+    }
+
     pub fn topic(&self, name: &str) -> Option<&Arc<Topic>> {
         self.topics.get(self.names.get(name)?)
     }
@@ -69,4 +98,24 @@ impl ClusterImage {
     pub fn dynamic(&self, broker: &str, name: &str) -> Option<&str> {
         self.broker_configs.get(broker)?.get(name).map(String::as_str)
     }
+}
+
+impl Topic {
+    fn said_again(&self) -> impl Iterator<Item = Record> {
+        let topic = Record::Topic { id: self.id, name: self.name.to_string() };
+        let partitions = self.partitions.iter().enumerate().map(|(index, state)| Record::Partition {
+            partition: Partition { topic: self.id, index: PartitionIndex(index as i32) },
+            replicas: state.replicas.clone(),
+            isr: state.isr.clone(),
+            leader: state.leader,
+            leader_epoch: state.leader_epoch,
+            partition_epoch: state.partition_epoch,
+        });
+        let configs = self.configs.iter().map(|(name, value)| set(ConfigResource::Topic(self.id), name, value));
+        std::iter::once(topic).chain(partitions).chain(configs)
+    }
+}
+
+fn set(resource: ConfigResource, name: &str, value: &str) -> Record {
+    Record::Config { resource, name: name.to_owned(), value: Some(value.to_owned()) }
 }

@@ -7,16 +7,16 @@
 use ringmain_types::*;
 use rkyv::rancor::Error as Archiving;
 
-pub const FORMAT_VERSION: u8 = 1;
+pub const FORMAT_VERSION: u8 = 2;
 const HEADER_BYTES: usize = 5;
-/// A bound on what is read: the largest record is a partition with its replicas, or a config value.
-const RECORD_BYTES_MAX: usize = 1 << 20;
+/// A bound on what is read: the largest record is a config value, or all topics that are remembered as removed.
+pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
 const _: () = assert!(crate::config::VALUE_BYTES_MAX * 2 <= RECORD_BYTES_MAX);
 
 /// One change of the cluster's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The first of a log: what it is and which records may follow.
+    /// The first of a log, and of a state that is said again: what it is and which records may follow.
     ClusterFormat {
         version: u16,
         cluster_id: String,
@@ -53,6 +53,18 @@ pub enum Record {
     /// Producer ids below `next` are given out or lost.
     ProducerIds {
         next: ProducerId,
+    },
+    /// A broker's life that was registered before: only where the state is said again.
+    Broker {
+        broker: BrokerId,
+        epoch: BrokerEpoch,
+        host: String,
+        port: u16,
+        rack: Option<String>,
+    },
+    /// All topics that are remembered as removed, oldest first: only where the state is said again.
+    Removed {
+        topics: Vec<TopicId>,
     },
 }
 
@@ -100,12 +112,15 @@ impl std::fmt::Display for RecordError {
 
 impl Record {
     pub fn encode(&self) -> Vec<u8> {
-        let stored = v1::Stored::from(self);
-        let body = rkyv::to_bytes::<Archiving>(&stored).expect("archiving into memory does not fail");
+        let (version, body) = match v2::Stored::of(self) {
+            Some(stored) => (2, rkyv::to_bytes::<Archiving>(&stored)),
+            None => (1, rkyv::to_bytes::<Archiving>(&v1::Stored::from(self))),
+        };
+        let body = body.expect("archiving into memory does not fail");
         // What is decided is bounded; a record that could not be read again must never be written.
         assert!(body.len() <= RECORD_BYTES_MAX);
         let mut out = Vec::with_capacity(HEADER_BYTES + body.len());
-        out.push(FORMAT_VERSION);
+        out.push(version);
         out.extend((body.len() as u32).to_le_bytes());
         out.extend(&body[..]);
         out
@@ -115,16 +130,18 @@ impl Record {
         let Some((header, body)) = bytes.split_at_checked(HEADER_BYTES) else {
             return Err(RecordError::Short { bytes: bytes.len() });
         };
-        if header[0] != FORMAT_VERSION {
+        if !(1..=FORMAT_VERSION).contains(&header[0]) {
             return Err(RecordError::Version { version: header[0], known: FORMAT_VERSION });
         }
         let claimed = u32::from_le_bytes([header[1], header[2], header[3], header[4]]);
         if claimed as usize != body.len() || body.len() > RECORD_BYTES_MAX {
             return Err(RecordError::Length { claimed, bytes: body.len() });
         }
-        let stored = rkyv::from_bytes::<v1::Stored, Archiving>(body)
-            .map_err(|error| RecordError::Invalid { cause: error.to_string() })?;
-        Ok(stored.into())
+        let decoded = match header[0] {
+            1 => rkyv::from_bytes::<v1::Stored, Archiving>(body).map(Record::from),
+            _ => rkyv::from_bytes::<v2::Stored, Archiving>(body).map(Record::from),
+        };
+        decoded.map_err(|error| RecordError::Invalid { cause: error.to_string() })
     }
 }
 
@@ -222,6 +239,7 @@ mod v1 {
                     Stored::GroupConfig { group: group.clone(), name: name.clone(), value: value.clone() }
                 }
                 Record::ProducerIds { next } => Stored::ProducerIds { next: next.0 },
+                Record::Broker { .. } | Record::Removed { .. } => unreachable!("a record of format 2"),
             }
         }
     }
@@ -255,6 +273,52 @@ mod v1 {
                     Record::Config { resource: ConfigResource::Group(group), name, value }
                 }
                 Stored::ProducerIds { next } => Record::ProducerIds { next: ProducerId(next) },
+            }
+        }
+    }
+}
+
+/// The stored form of format 2: what only a state that is said again has. A broker that knows format 1 alone refuses it by that number, whatever
+/// it reads first: such a log begins with one of these.
+mod v2 {
+    use super::*;
+    use rkyv::{Archive, Deserialize, Serialize};
+
+    #[derive(Archive, Serialize, Deserialize)]
+    pub(super) enum Stored {
+        ClusterFormat { version: u16, cluster_id: String },
+        Broker { broker: i32, epoch: i64, host: String, port: u16, rack: Option<String> },
+        Removed { ids: Vec<u128> },
+    }
+
+    impl Stored {
+        /// None: of format 1.
+        pub(super) fn of(record: &Record) -> Option<Stored> {
+            Some(match record {
+                Record::ClusterFormat { version: version @ 2.., cluster_id } => {
+                    Stored::ClusterFormat { version: *version, cluster_id: cluster_id.clone() }
+                }
+                Record::Broker { broker, epoch, host, port, rack } => Stored::Broker {
+                    broker: broker.0,
+                    epoch: epoch.0,
+                    host: host.clone(),
+                    port: *port,
+                    rack: rack.clone(),
+                },
+                Record::Removed { topics } => Stored::Removed { ids: topics.iter().map(|id| id.0).collect() },
+                _ => return None,
+            })
+        }
+    }
+
+    impl From<Stored> for Record {
+        fn from(stored: Stored) -> Record {
+            match stored {
+                Stored::ClusterFormat { version, cluster_id } => Record::ClusterFormat { version, cluster_id },
+                Stored::Broker { broker, epoch, host, port, rack } => {
+                    Record::Broker { broker: BrokerId(broker), epoch: BrokerEpoch(epoch), host, port, rack }
+                }
+                Stored::Removed { ids } => Record::Removed { topics: ids.into_iter().map(TopicId).collect() },
             }
         }
     }
@@ -300,9 +364,27 @@ mod tests {
         ]
     }
 
+    fn one_of_each_of_format_2() -> Vec<Record> {
+        vec![
+            Record::ClusterFormat { version: 2, cluster_id: "a cluster's long enough id".into() },
+            Record::Broker {
+                broker: BrokerId(3),
+                epoch: BrokerEpoch(7000),
+                host: "a host's name".into(),
+                port: 9093,
+                rack: Some("r2".into()),
+            },
+            Record::Removed { topics: vec![TopicId(3), TopicId(u128::MAX)] },
+        ]
+    }
+
+    fn all() -> Vec<Record> {
+        one_of_each().into_iter().chain(one_of_each_of_format_2()).collect()
+    }
+
     #[test]
     fn every_kind_comes_back() {
-        for record in one_of_each() {
+        for record in all() {
             assert_eq!(Record::decode(&record.encode()), Ok(record));
         }
     }
@@ -313,8 +395,18 @@ mod tests {
         let bytes = Record::ProducerIds { next: ProducerId(1000) }.encode();
         assert_eq!(bytes[0], 1);
         assert_eq!(u32::from_le_bytes(bytes[1..5].try_into().unwrap()) as usize, bytes.len() - 5);
-        let all: Vec<String> = one_of_each().iter().map(|record| hex(&record.encode())).collect();
-        let expected = include_str!("../tests/data/records-v1.txt");
+        written_as(&one_of_each(), include_str!("../tests/data/records-v1.txt"));
+    }
+
+    /// The same of format 2. A broker that knows only format 1 looks at the first byte and says so.
+    #[test]
+    fn format_2_stays() {
+        written_as(&one_of_each_of_format_2(), include_str!("../tests/data/records-v2.txt"));
+        assert!(one_of_each_of_format_2().iter().all(|record| record.encode()[0] == 2));
+    }
+
+    fn written_as(records: &[Record], expected: &str) {
+        let all: Vec<String> = records.iter().map(|record| hex(&record.encode())).collect();
         assert_eq!(all, expected.lines().collect::<Vec<_>>(), "\n{}", all.join("\n"));
     }
 
@@ -324,7 +416,7 @@ mod tests {
 
     #[test]
     fn no_prefix_and_no_longer_form_is_a_record() {
-        for record in one_of_each() {
+        for record in all() {
             let mut bytes = record.encode();
             for length in 0..bytes.len() {
                 assert!(Record::decode(&bytes[..length]).is_err());
@@ -336,7 +428,7 @@ mod tests {
 
     #[test]
     fn changed_bytes_are_an_error_or_another_record_never_a_panic() {
-        for record in one_of_each() {
+        for record in all() {
             let bytes = record.encode();
             for at in 0..bytes.len() {
                 for value in 0..=255u8 {
@@ -348,6 +440,9 @@ mod tests {
                 }
             }
         }
-        assert!(matches!(Record::decode(&[9, 0, 0, 0, 0]), Err(RecordError::Version { version: 9, known: 1 })));
+        for version in [0, 3, 9] {
+            let wrong = Err(RecordError::Version { version, known: 2 });
+            assert_eq!(Record::decode(&[version, 0, 0, 0, 0]), wrong);
+        }
     }
 }

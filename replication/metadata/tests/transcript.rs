@@ -175,6 +175,8 @@ impl Script {
                 format!("Config {resource} {name}={}", value.as_deref().unwrap_or("(none)"))
             }
             Record::ProducerIds { next } => format!("ProducerIds {}", next.0),
+            // Of a state that is said again: no decision has them.
+            Record::Broker { .. } | Record::Removed { .. } => unreachable!("{record:?}"),
         }
     }
 

@@ -303,6 +303,10 @@ impl Store {
         Ok(())
     }
 
+    /// It found no space on the disk, and none was seen since.
+    pub fn without_space(&self, id: LogId) -> bool {
+        self.log(id).is_some_and(|log| log.full)
+    }
     pub fn start(&self, id: LogId) -> Offset {
         self.log(id).map_or(Offset(0), |log| log.start)
     }

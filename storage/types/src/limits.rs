@@ -113,6 +113,13 @@ pub struct Limits {
     /// Topics that are remembered as removed: what a killed life had no time to remove is among its last. 16 bytes each, copied with the
     /// image of a removal.
     pub removed_topics_max: u32,
+    /// Of the metadata log: what is not needed any more goes by whole segments. A change is one batch, which no segment holds that is
+    /// smaller: eight times the request that asks for it is more than the records of any (a config of 18 bytes becomes 100).
+    pub metadata_segment_bytes: u32,
+    /// The metadata log's state is said again when there are so many bytes of it, and so many times what the state comes to: a start
+    /// replays about the larger of both, and what is said again is a third of what changes wrote.
+    pub metadata_again_bytes: u64,
+    pub metadata_again_times: u32,
     /// Topics that one Metadata request has made (auto.create.topics.enable); the names behind them are unknown until asked for again.
     pub auto_create_topics_max: u32,
     pub partitions_max: u32,
@@ -201,6 +208,9 @@ impl Limits {
             coordinator_backlog_bytes_max: part(5),
             topics_max: 100_000,
             removed_topics_max: 16_384,
+            metadata_segment_bytes: 32 << 20,
+            metadata_again_bytes: 1 << 20,
+            metadata_again_times: 4,
             auto_create_topics_max: 1000,
             partitions_max: 200_000,
             memory_bytes: [part(25), part(25), part(20), part(20), part(5), part(5)],
@@ -274,6 +284,9 @@ impl Limits {
             coordinator_backlog_bytes_max: 128 << 10,
             topics_max: 64,
             removed_topics_max: 64,
+            metadata_segment_bytes: 32 << 10,
+            metadata_again_bytes: 4 << 10,
+            metadata_again_times: 4,
             auto_create_topics_max: 8,
             partitions_max: 256,
             memory_bytes: [256 << 10, 256 << 10, 64 << 10, 256 << 10, 128 << 10, 128 << 10],
@@ -318,6 +331,11 @@ impl Limits {
         assert!(self.trickle_bytes_max <= self.gather_bytes_max);
         assert!(self.trickle_bytes_max >= self.block_bytes && self.fresh_bytes_min >= self.trickle_bytes_max);
         assert!(self.connection_unsent_bytes_max >= 4 * self.fetch_reply_bytes_max);
+        // Or what was just said would be said again for what its batches add to it.
+        assert!(self.metadata_again_times >= 2);
+        // What is said again goes in batches of so much, and one record.
+        assert!(self.metadata_segment_bytes >= 2 * self.gather_bytes_max);
+        assert!(self.metadata_segment_bytes <= self.segment_bytes_max);
         assert!(self.requests_inflight_max > 0 && self.calls_inflight_max > 0);
     }
 }

@@ -13,6 +13,11 @@ pub struct MemoryDisk {
 }
 
 impl MemoryDisk {
+    /// Bytes of all files whose path has this in it.
+    pub fn bytes_of(&self, part: &str) -> usize {
+        self.files.iter().filter(|(path, _)| path.contains(part)).map(|(_, bytes)| bytes.len()).sum()
+    }
+
     pub fn run(&mut self, op: DiskOp) -> DiskDone {
         let DiskOp { token, kind, .. } = op;
         DiskDone { token, result: self.kind(kind) }

@@ -15,13 +15,15 @@ use ringmain_types::*;
 use crate::config::{BrokerConfig, Entry, Layers};
 use crate::image::{Broker, ClusterImage, PartitionState, Topic};
 use crate::name::{collision_key, is_internal};
-use crate::record::{ConfigResource, Record};
+use crate::record::{ConfigResource, RECORD_BYTES_MAX, Record};
 
 pub use configs::{AlterConfig, AlterOperation, AlterResource};
 pub use topics::{Assignment, CreatedTopic, NewPartitions, NewTopic, TopicKey};
 
-/// The records that may follow `ClusterFormat` of this version.
-const CLUSTER_FORMAT: u16 = 1;
+/// The records that may follow `ClusterFormat` of this version: 2 has `Broker` and `Removed`, and topics may be said again.
+pub(crate) const CLUSTER_FORMAT: u16 = 2;
+/// What a log begins with that was never said again.
+const FIRST_FORMAT: u16 = 1;
 /// Ids handed out between two records: a restart loses at most this many of 2^63.
 const PRODUCER_ID_BLOCK: i64 = 1000;
 /// Partitions that one request may make, as in Kafka: its records are one batch.
@@ -131,11 +133,29 @@ pub struct Controller {
     asked: Option<i64>,
     /// Topic ids drawn in this life.
     drawn: u64,
+    /// The log's first record was replayed.
+    begun: bool,
 }
 
 impl Controller {
     pub fn new(config: ControllerConfig) -> Controller {
-        Controller { config, image: Arc::default(), collisions: BTreeMap::new(), block: (0, 0), asked: None, drawn: 0 }
+        // Said again they are one record.
+        assert!(config.limits.removed_topics_max as usize * size_of::<TopicId>() <= RECORD_BYTES_MAX / 2);
+        Controller {
+            config,
+            image: Arc::default(),
+            collisions: BTreeMap::new(),
+            block: (0, 0),
+            asked: None,
+            drawn: 0,
+            begun: false,
+        }
+    }
+
+    /// The log's first record is at `start`: what was before it was said again from there on, all of it, or it would not start there.
+    pub fn begin(&mut self, start: Offset) {
+        assert!(!self.begun);
+        Arc::make_mut(&mut self.image).next = start;
     }
 
     /// The image of everything replayed so far: publish it when that is committed.
@@ -156,8 +176,8 @@ impl Controller {
     /// new life is registered in any.
     pub fn start(&self, cluster_id: &str, host: &str, port: u16) -> Vec<Record> {
         let mut records = Vec::new();
-        if self.image.next == Offset(0) {
-            records.push(Record::ClusterFormat { version: CLUSTER_FORMAT, cluster_id: cluster_id.to_owned() });
+        if !self.begun {
+            records.push(Record::ClusterFormat { version: FIRST_FORMAT, cluster_id: cluster_id.to_owned() });
         }
         records.push(Record::RegisterBroker {
             broker: self.config.broker,
@@ -189,7 +209,7 @@ impl Controller {
         if offset != expected {
             return Err(ReplayError::Offset { expected, got: offset });
         }
-        if offset == Offset(0) && !matches!(record, Record::ClusterFormat { .. }) {
+        if !self.begun && !matches!(record, Record::ClusterFormat { .. }) {
             return Err(ReplayError::NoFormat { at: offset });
         }
         let image = Arc::make_mut(&mut self.image);
@@ -205,6 +225,8 @@ impl Controller {
                 let broker = Broker { id: *broker, epoch, host: host.clone(), port: *port, rack: rack.clone() };
                 image.brokers.insert(broker.id, Arc::new(broker));
             }
+            // Said again.
+            Record::Topic { id, name } if image.topics.get(id).is_some_and(|topic| *topic.name == **name) => {}
             Record::Topic { id, name } => {
                 if image.topics.contains_key(id) || image.names.contains_key(name.as_str()) {
                     return Err(ReplayError::TopicExists { at: offset, topic: *id });
@@ -256,8 +278,19 @@ impl Controller {
                 }
                 image.next_producer_id = image.next_producer_id.max(next.0);
             }
+            Record::Broker { broker, epoch, host, port, rack } => {
+                let (id, epoch, port) = (*broker, *epoch, *port);
+                let broker = Broker { id, epoch, host: host.clone(), port, rack: rack.clone() };
+                image.brokers.insert(id, Arc::new(broker));
+            }
+            Record::Removed { topics } => {
+                let most = self.config.limits.removed_topics_max as usize;
+                let last = topics.len().saturating_sub(most);
+                image.removed = Arc::new(topics[last..].iter().copied().collect());
+            }
         }
         image.next = Offset(offset.0 + 1);
+        self.begun = true;
         Ok(())
     }
 
@@ -284,6 +317,10 @@ fn replay_partition(
     if index > topic.partitions.len() {
         return Err(ReplayError::PartitionGap { at, partition });
     }
+    if topic.partitions.get(index) == Some(&state) {
+        // Said again: what was published is not copied for it.
+        return Ok(());
+    }
     let topic = Arc::make_mut(topic);
     if index == topic.partitions.len() {
         topic.partitions.push(state);
@@ -301,25 +338,31 @@ fn replay_config(
     name: &str,
     value: &Option<String>,
 ) -> Result<(), ReplayError> {
-    let configs = match resource {
+    match resource {
         ConfigResource::Group(group) => {
             let configs = image.group_configs.entry(group.as_str().into()).or_default();
-            set(Arc::make_mut(configs), name, value);
+            if configs.get(name) != value.as_ref() {
+                set(Arc::make_mut(configs), name, value);
+            }
             if configs.is_empty() {
                 image.group_configs.remove(group.as_str());
             }
-            return Ok(());
         }
-        ConfigResource::Topic(id) => match image.topics.get_mut(id) {
-            Some(topic) => &mut Arc::make_mut(topic).configs,
-            None => return Err(ReplayError::UnknownTopic { at, topic: *id }),
-        },
+        ConfigResource::Topic(id) => {
+            let topic = image.topics.get_mut(id).ok_or(ReplayError::UnknownTopic { at, topic: *id })?;
+            if topic.configs.get(name) != value.as_ref() {
+                set(&mut Arc::make_mut(topic).configs, name, value);
+            }
+        }
         ConfigResource::Broker(broker) => {
             let key = broker.map_or(String::new(), |broker| broker.0.to_string());
-            image.broker_configs.entry(key).or_default()
+            let configs = image.broker_configs.entry(key.clone()).or_default();
+            set(configs, name, value);
+            if configs.is_empty() {
+                image.broker_configs.remove(&key);
+            }
         }
-    };
-    set(configs, name, value);
+    }
     Ok(())
 }
 
@@ -435,21 +478,203 @@ mod tests {
             assert_eq!(*controller.image, before);
             result
         };
-        let taken = Err(ReplayError::TopicExists { at, topic: TopicId(9) });
-        assert_eq!(replay(topic), taken);
+        // Another name for the id, another id for the name.
+        let taken = |topic| Err(ReplayError::TopicExists { at, topic: TopicId(topic) });
+        assert_eq!(replay(Record::Topic { id: TopicId(9), name: "b".into() }), taken(9));
+        assert_eq!(replay(Record::Topic { id: TopicId(8), name: "a".into() }), taken(8));
         assert_eq!(replay(record(partition(9, 1))), gap(partition(9, 1)));
         assert_eq!(replay(record(partition(9, -1))), gap(partition(9, -1)));
         assert_eq!(replay(record(partition(8, 0))), unknown(8));
         assert_eq!(replay(Record::RemoveTopic { id: TopicId(8) }), unknown(8));
         let resource = ConfigResource::Topic(TopicId(8));
         assert_eq!(replay(Record::Config { resource, name: "x".into(), value: None }), unknown(8));
-        let format = Record::ClusterFormat { version: 2, cluster_id: "c".into() };
-        assert_eq!(replay(format), Err(ReplayError::Format { version: 2, known: 1 }));
+        let format = Record::ClusterFormat { version: 3, cluster_id: "c".into() };
+        assert_eq!(replay(format), Err(ReplayError::Format { version: 3, known: 2 }));
         let skipped = controller.replay(Offset(at.0 + 1), &Record::RemoveTopic { id: TopicId(9) });
         assert_eq!(skipped, Err(ReplayError::Offset { expected: at, got: Offset(at.0 + 1) }));
         let config =
             ControllerConfig { broker: BrokerId(1), seed: 0, limits: Limits::tiny(), properties: Arc::default() };
         let empty = Controller::new(config).replay(Offset(0), &Record::RemoveTopic { id: TopicId(9) });
         assert_eq!(empty, Err(ReplayError::NoFormat { at: Offset(0) }));
+    }
+
+    /// A state that was made by all kinds of records.
+    fn full() -> Controller {
+        let mut controller = controller(1);
+        let partition = |topic, index| Record::Partition {
+            partition: Partition { topic: TopicId(topic), index: PartitionIndex(index) },
+            replicas: vec![BrokerId(1)],
+            isr: vec![BrokerId(1)],
+            leader: BrokerId(1),
+            leader_epoch: LeaderEpoch(index),
+            partition_epoch: PartitionEpoch(2),
+        };
+        let config = |resource, name: &str, value: Option<&str>| Record::Config {
+            resource,
+            name: name.into(),
+            value: value.map(str::to_owned),
+        };
+        let mut records = vec![Record::RegisterBroker { broker: BrokerId(2), host: "g".into(), port: 2, rack: None }];
+        for topic in 1..9 {
+            records.push(Record::Topic { id: TopicId(topic), name: format!("a.topic_{topic}") });
+            records.extend((0..topic as i32).map(|index| partition(topic, index)));
+            records.push(config(ConfigResource::Topic(TopicId(topic)), "retention.ms", Some("5")));
+            records.push(config(ConfigResource::Topic(TopicId(topic)), "flush", Some("async")));
+        }
+        records.push(config(ConfigResource::Topic(TopicId(4)), "flush", None));
+        records.extend([2, 7].map(|topic| Record::RemoveTopic { id: TopicId(topic) }));
+        for broker in [None, Some(BrokerId(1)), Some(BrokerId(3))] {
+            records.push(config(ConfigResource::Broker(broker), "log.retention.ms", Some("7")));
+        }
+        records.push(config(ConfigResource::Broker(Some(BrokerId(3))), "log.retention.ms", None));
+        records.push(config(ConfigResource::Group("g".into()), "consumer.session.timeout.ms", Some("50000")));
+        records.push(Record::ProducerIds { next: ProducerId(3000) });
+        for record in records {
+            controller.replay(controller.image.next, &record).unwrap();
+        }
+        controller
+    }
+
+    /// Written by format 1, which did not say its state again.
+    #[test]
+    fn a_log_of_format_1_is_read() {
+        let mut controller = Controller::new(full().config);
+        for line in include_str!("../../tests/data/log-v1.txt").lines() {
+            let bytes: Vec<u8> =
+                (0..line.len()).step_by(2).map(|at| u8::from_str_radix(&line[at..at + 2], 16).unwrap()).collect();
+            controller.replay(controller.image.next, &Record::decode(&bytes).unwrap()).unwrap();
+        }
+        assert_eq!(controller.image, full().image);
+    }
+
+    #[test]
+    fn a_state_that_is_said_again_is_the_same_with_what_was_before_and_without() {
+        let mut controller = full();
+        let before = controller.image();
+        let said: Vec<Record> = before.said_again().collect();
+        assert_eq!(said.first(), Some(&Record::ClusterFormat { version: 2, cluster_id: "c".into() }));
+        let mut from_there = Controller::new(controller.config.clone());
+        from_there.begin(before.next);
+        for (at, record) in said.iter().enumerate() {
+            let record = Record::decode(&record.encode()).unwrap();
+            // Cut off anywhere: all that was is still there.
+            assert_eq!(ClusterImage { next: before.next, ..(*controller.image).clone() }, *before, "{at}");
+            controller.replay(controller.image.next, &record).unwrap();
+            from_there.replay(from_there.image.next, &record).unwrap();
+        }
+        assert_eq!(ClusterImage { next: before.next, ..(*controller.image).clone() }, *before);
+        assert_eq!((&controller.image, &controller.collisions), (&from_there.image, &from_there.collisions));
+        // Nothing that was published was copied for it.
+        let same = |(id, topic): (&TopicId, &Arc<Topic>)| Arc::ptr_eq(topic, &controller.image.topics[id]);
+        assert!(before.topics.iter().all(same));
+        // Both go on alike.
+        let remove = Record::RemoveTopic { id: TopicId(3) };
+        for controller in [&mut controller, &mut from_there] {
+            controller.replay(controller.image.next, &remove).unwrap();
+        }
+        assert_eq!(controller.image, from_there.image);
+    }
+
+    /// Histories of records that replay, from few names so that all of them meet: topics that come, grow and go, configs of every kind, lives,
+    /// blocks of ids.
+    struct Histories {
+        state: u64,
+        drawn: u128,
+    }
+
+    impl Histories {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.state = self.state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.state >> 33) % bound
+        }
+
+        fn next(&mut self, image: &ClusterImage) -> Record {
+            let ids: Vec<TopicId> = image.topics.keys().copied().collect();
+            let broker = BrokerId(self.below(3) as i32);
+            let value = [None, Some("7"), Some("8")][self.below(3) as usize].map(str::to_owned);
+            let configured = |resource, name: &str| Record::Config { resource, name: name.to_owned(), value };
+            let kind = self.below(10);
+            let nth = self.below(ids.len().max(1) as u64) as usize;
+            match (kind, ids.get(nth)) {
+                (0, _) => Record::RegisterBroker { broker, host: "h".into(), port: self.below(9) as u16, rack: None },
+                (1, _) => Record::ProducerIds { next: ProducerId(image.next_producer_id + 1000) },
+                (2, _) => configured(ConfigResource::Group(format!("g{}", broker.0)), "consumer.session.timeout.ms"),
+                (3, _) => configured(ConfigResource::Broker((broker.0 > 0).then_some(broker)), "log.retention.ms"),
+                (4, Some(id)) => Record::RemoveTopic { id: *id },
+                (5, Some(id)) => configured(ConfigResource::Topic(*id), "retention.ms"),
+                (6 | 7, Some(id)) => Record::Partition {
+                    partition: Partition {
+                        topic: *id,
+                        index: PartitionIndex(self.below(image.topics[id].partitions.len() as u64 + 1) as i32),
+                    },
+                    replicas: vec![broker],
+                    isr: vec![broker],
+                    leader: broker,
+                    leader_epoch: LeaderEpoch(self.below(3) as i32),
+                    partition_epoch: PartitionEpoch(0),
+                },
+                _ => {
+                    // In no order of their ids.
+                    self.drawn += 1;
+                    let name = format!("a{}{}", ["", ".", "_"][self.below(3) as usize], self.below(4));
+                    match image.names.get(name.as_str()) {
+                        Some(id) => Record::RemoveTopic { id: *id },
+                        None => Record::Topic { id: TopicId(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15)), name },
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_came_before_and_comes_after_what_was_said_again_stands_for_all_of_it() {
+        let replay = |controller: &mut Controller, record: &Record| {
+            let record = Record::decode(&record.encode()).unwrap();
+            controller.replay(controller.image.next, &record).unwrap();
+        };
+        for seed in 0..200 {
+            let mut histories = Histories { state: seed, drawn: 0 };
+            let mut controller = controller(seed);
+            controller.config.limits.removed_topics_max = 3;
+            for _ in 0..histories.below(80) {
+                let record = histories.next(&controller.image);
+                replay(&mut controller, &record);
+            }
+            let before = controller.image();
+            let said: Vec<Record> = before.said_again().collect();
+            // Cut off after so many, by a crash or by want of room: what comes then is about the same state.
+            let cut = histories.below(said.len() as u64) as usize;
+            said[..cut].iter().for_each(|record| replay(&mut controller, record));
+            let record = histories.next(&controller.image);
+            replay(&mut controller, &record);
+            let start = controller.image();
+            let mut from_there = Controller::new(controller.config.clone());
+            from_there.begin(start.next);
+            let said: Vec<Record> = start.said_again().collect();
+            for record in &said {
+                replay(&mut controller, record);
+                replay(&mut from_there, record);
+            }
+            assert_eq!(controller.image, from_there.image, "seed {seed}");
+            assert_eq!(ClusterImage { next: start.next, ..(*controller.image).clone() }, *start, "seed {seed}");
+            for _ in 0..20 {
+                let record = histories.next(&controller.image);
+                replay(&mut controller, &record);
+                replay(&mut from_there, &record);
+                let both = [&controller, &from_there].map(|one| (one.image.clone(), one.collisions.clone()));
+                assert_eq!(both[0], both[1], "seed {seed}");
+            }
+            let (records, id) = from_there.allocate_producer_id().unwrap();
+            assert!(!records.is_empty() && id.0 == controller.image.next_producer_id, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_does_not_begin_with_what_it_is_is_none() {
+        let controller = full();
+        let said: Vec<Record> = controller.image().said_again().collect();
+        let mut late = Controller::new(controller.config.clone());
+        late.begin(Offset(77));
+        assert_eq!(late.replay(Offset(77), &said[1]), Err(ReplayError::NoFormat { at: Offset(77) }));
     }
 }
