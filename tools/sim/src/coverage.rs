@@ -49,6 +49,7 @@ pub const STATES: &[&str] = &[
     "logs that could not be read at a start",
     "logs without space",
     "long polls over several owners",
+    "metadata said again",
     "misdirected: a copy elsewhere",
     "misdirected: a copy in an index",
     "misdirected: a copy in records",

@@ -312,6 +312,7 @@ impl Plan {
             limits =
                 Limits { journal_bytes: 1 << 20, segment_allocate_bytes: 64 << 10, ..Limits::production(64 << 20) };
         }
+        said_again_soon(&mut limits, seed);
         let tight = random.chance(0.3);
         if tight {
             // Of one kind or the other.
@@ -376,6 +377,7 @@ impl Plan {
         };
         let mut limits = Limits::tiny();
         (limits.segment_bytes_max, limits.compaction_check_ms) = (8 << 10, 5);
+        said_again_soon(&mut limits, seed);
         Plan {
             shards: 2,
             faults: Faults { completions_reordered: 0.3, ..Faults::none() },
@@ -390,4 +392,11 @@ impl Plan {
             ..Plan::draw(seed)
         }
     }
+}
+
+/// A history has few topics: the metadata log's state is said again several times in most, and its segments go.
+fn said_again_soon(limits: &mut Limits, seed: u64) {
+    limits.metadata_again_bytes = 256 << Random::new(seed ^ 0x6d65_7461).below(4);
+    limits.metadata_again_times = 2;
+    limits.metadata_segment_bytes = 2 * limits.gather_bytes_max;
 }

@@ -11,6 +11,7 @@ mod events;
 mod faults;
 mod groups;
 mod hands;
+mod images;
 mod ledger;
 mod less;
 mod mesh;

@@ -24,6 +24,7 @@ use crate::disk::{self, SimDisk};
 use crate::events::{Event, Events};
 use crate::faults::{Plan, Strike};
 use crate::hands::{Arrived, Outside, SimHands};
+use crate::images::Images;
 use crate::ledger::{Broken, Ledger};
 use crate::mesh::SimMesh;
 use crate::network::{self, Network};
@@ -102,6 +103,7 @@ pub struct World {
     auditors: usize,
     ledger: Ledger,
     visible: BTreeMap<Partition, Offset>,
+    images: Images,
     next_link: u64,
     wall_jump_ms: i64,
     /// Of the present life, and what the next one finds.
@@ -179,6 +181,7 @@ impl World {
             auditors: 0,
             ledger: Ledger::new(plan.tight),
             visible: BTreeMap::new(),
+            images: Images::default(),
             next_link: 1,
             wall_jump_ms: 0,
             layout: Layout { generation: 1, shards: plan.shards, served: false },
@@ -483,6 +486,12 @@ impl World {
                 self.ledger.reach("requests answered with an error")
             }
             Note::NoSpace { .. } => self.ledger.reach("logs without space"),
+            Note::Image(image) => {
+                if let Err(text) = self.images.published(&image, &self.plan.limits) {
+                    self.ledger.fail("metadata that was published stays", text);
+                }
+            }
+            Note::SaidAgain { .. } => self.ledger.reach("metadata said again"),
             Note::Closed { why, .. } => self.ledger.reach(match why {
                 Close::Idle => "closed: idle",
                 Close::Slow => "closed: slow",
