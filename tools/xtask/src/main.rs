@@ -28,7 +28,7 @@ cargo xtask hostile [--only TEXT]   bad input and bad environments on the real p
 cargo xtask hostile --minutes N     all broken clients at once beside a paced producer and consumer, whose p99 is judged
 cargo xtask fuzz [--minutes N]      coverage-guided fuzzing of every decoder; `--target NAME`, `--keep`, `--deep`
 cargo xtask bench [--rounds N ...]    Ringmain beside the ceiling probe, written to perf/results; `--help` names the rest
-cargo xtask mutations [NAME...]     puts known bugs back and sees after how many histories the simulator finds them";
+cargo xtask mutations [N] [NAME...] puts known bugs back and sees after how many of N (3000) histories the simulator finds them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

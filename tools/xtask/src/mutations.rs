@@ -3,17 +3,18 @@
 //! All `tools/sim/mutations/*.patch` are applied to one copy of HEAD in `target/mutations`; each bug in them is there only where
 //! `ringmain_types::mutation("its name")` says so, which this adds. So the copy is built once, and hunted (`ringmain-sim --hunt`) once for
 //! each bug, told by the environment. What stands in front of a patch's first `diff` says what the bug is, and in its line `FAILURES: `
-//! which of FAILURES.md's it is one of. The table of what was found, and after how many histories, comes last, as it stands in
-//! tools/sim/DESIGN.md.
+//! which of FAILURES.md's it is one of. What was found, and after how many histories, is a row of the table in tools/sim/DESIGN.md: each
+//! hunt writes its own, so that some bugs alone may be hunted again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use crate::root;
 
-/// So many histories, half of them wide ones, must find a mutation; what only cuts or an old failure finds is told as that.
+/// So many histories, half of them wide ones, must find a mutation, if no other number is given; what only cuts or an old failure finds
+/// is told as that.
 const SEEDS: &str = "3000";
 /// And so many must find nothing where no bug was put back.
 const SEEDS_CLEAN: &str = "300";
@@ -27,6 +28,10 @@ pub fn mutation(name: &str) -> bool {
 }
 "#;
 
+/// Where the table stands, and how its first line begins.
+const TABLE: &str = "tools/sim/DESIGN.md";
+const TABLE_HEAD: &str = "| bug | ";
+
 pub fn run(wanted: &[String]) -> bool {
     let sim = match built() {
         Ok(sim) => sim,
@@ -35,27 +40,40 @@ pub fn run(wanted: &[String]) -> bool {
             return false;
         }
     };
-    let clean = hunt(&sim, "", SEEDS_CLEAN);
-    println!("without a bug: {}", clean.as_deref().unwrap_or_else(|error| error));
-    if !clean.is_ok_and(|line| !line.starts_with(FOUND)) {
+    if !clean(&sim) {
         return false;
     }
     let mut patches = patches().unwrap_or_default();
-    patches.retain(|patch| wanted.is_empty() || wanted.iter().any(|word| name(patch).contains(word)));
+    let names: Vec<String> = patches.iter().map(|patch| name(patch)).collect();
+    let (numbers, wanted): (Vec<&String>, Vec<&String>) = wanted.iter().partition(|word| word.parse::<u64>().is_ok());
+    let seeds = numbers.first().map_or(SEEDS, |number| number);
+    patches.retain(|patch| wanted.is_empty() || wanted.iter().any(|word| name(patch).contains(*word)));
     let mut missed = 0;
-    let mut table = vec!["| bug | FAILURES | after | found by | as |".to_owned(), "|---|---|---|---|---|".to_owned()];
     for patch in &patches {
         let (name, began) = (name(patch), Instant::now());
-        let outcome = hunt(&sim, &name, SEEDS);
+        let outcome = hunt(&sim, &name, seeds);
         let found = outcome.as_ref().is_ok_and(|line| line.starts_with(FOUND));
         missed += usize::from(!found);
         let text = outcome.unwrap_or_else(|error| format!("BROKEN: {error}"));
         println!("{name} ({} s): {text}", began.elapsed().as_secs());
-        table.push(row(&name, &failures(patch), &text));
+        if let Err(error) = note(&names, &name, &row(&name, &failures(patch), &text)) {
+            eprintln!("mutations: {TABLE}: {error}");
+            return false;
+        }
     }
-    table.iter().for_each(|row| println!("{row}"));
     println!("{} found, {missed} missed", patches.len() - missed);
     missed == 0
+}
+
+/// Whether nothing is found without a bug; seen once for each build.
+fn clean(sim: &Path) -> bool {
+    let seen = sim.with_extension("clean");
+    if seen.exists() {
+        return true;
+    }
+    let clean = hunt(sim, "", SEEDS_CLEAN);
+    println!("without a bug: {}", clean.as_deref().unwrap_or_else(|error| error));
+    clean.is_ok_and(|line| !line.starts_with(FOUND)) && fs::write(&seen, "").is_ok()
 }
 
 fn name(patch: &Path) -> String {
@@ -65,12 +83,22 @@ fn name(patch: &Path) -> String {
 /// A simulator with every bug in it.
 fn built() -> Result<PathBuf, String> {
     let (copy, target) = (root().join("target/mutations/tree"), root().join("target/mutations/target"));
+    let (sim, stamp) = (target.join("sim/ringmain-sim"), root().join("target/mutations/built"));
+    let head = git(&root(), &["rev-parse", "HEAD"])?.trim().to_owned();
+    let mut made_of = format!("{head}\n{SWITCH}");
+    for patch in patches()? {
+        made_of += &fs::read_to_string(&patch).map_err(|error| format!("{}: {error}", patch.display()))?;
+    }
+    if sim.exists() && fs::read_to_string(&stamp).is_ok_and(|built| built == made_of) {
+        return Ok(sim);
+    }
     if !copy.exists() {
         git(&root(), &["worktree", "prune"])?;
         git(&root(), &["worktree", "add", "--force", "--detach", &copy.to_string_lossy(), "HEAD"])?;
     }
-    let head = git(&root(), &["rev-parse", "HEAD"])?;
-    git(&copy, &["reset", "--quiet", "--hard", head.trim()])?;
+    let _ = (fs::remove_file(&stamp), fs::remove_file(sim.with_extension("clean")));
+    let before = changed(&copy)?;
+    git(&copy, &["reset", "--quiet", "--hard", &head])?;
     for patch in patches()? {
         let patch = fs::canonicalize(patch).map_err(|error| error.to_string())?;
         git(&copy, &["apply", &patch.to_string_lossy()])?;
@@ -78,13 +106,33 @@ fn built() -> Result<PathBuf, String> {
     let switched = copy.join("storage/types/src/lib.rs");
     let text = fs::read_to_string(&switched).map_err(|error| error.to_string())?;
     fs::write(&switched, text + SWITCH).map_err(|error| error.to_string())?;
+    // What is as it was is as old as it was: only the rest is built again.
+    for (path, bytes, age) in before {
+        if fs::read(&path).is_ok_and(|now| now == bytes) {
+            let file = fs::File::options().write(true).open(&path);
+            file.and_then(|file| file.set_modified(age)).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
     let status = cargo.args(["build", "--quiet", "--profile", "sim", "--package", "ringmain-sim"]).status();
-    match status.map_err(|error| error.to_string())? {
-        status if status.success() => Ok(target.join("sim/ringmain-sim")),
-        status => Err(format!("with all bugs in it the tree does not build: {status}")),
+    let status = status.map_err(|error| error.to_string())?;
+    if !status.success() {
+        return Err(format!("with all bugs in it the tree does not build: {status}"));
     }
+    fs::write(&stamp, made_of).map_err(|error| error.to_string())?;
+    Ok(sim)
+}
+
+/// Files that are not as in HEAD, what they hold, and when they were written.
+fn changed(copy: &Path) -> Result<Vec<(PathBuf, Vec<u8>, SystemTime)>, String> {
+    let names = git(copy, &["diff", "--name-only", "HEAD"])?;
+    let read = |name| {
+        let path = copy.join(name);
+        let age = fs::metadata(&path).and_then(|known| known.modified()).ok()?;
+        Some((path.clone(), fs::read(&path).ok()?, age))
+    };
+    Ok(names.lines().filter_map(read).collect())
 }
 
 /// How a hunt's line begins.
@@ -94,9 +142,34 @@ const FOUND: &str = "FOUND after ";
 fn row(name: &str, failures: &str, text: &str) -> String {
     let found = text.strip_prefix(FOUND).and_then(|rest| rest.split_once(": "));
     match found.and_then(|(after, rest)| Some((after, rest.split_once(": ")?))) {
-        Some((after, (which, invariant))) => format!("| {name} | {failures} | {after} | {which} | {invariant} |"),
+        Some((after, (which, invariant))) => {
+            format!("| {name} | {failures} | {after} | {which} | {invariant} |")
+        }
         None => format!("| {name} | {failures} | | | {text} |"),
     }
+}
+
+/// Puts the row into the table that stands in the file.
+fn note(names: &[String], name: &str, row: &str) -> Result<(), String> {
+    let path = root().join(TABLE);
+    let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+    let noted = with_row(&text, names, name, row).ok_or_else(|| format!("no table begins with {TABLE_HEAD:?}"))?;
+    fs::write(&path, noted).map_err(|error| error.to_string())
+}
+
+/// The text with this row in its table, in the place of the one that was there; rows of what is no bug's name any more go.
+fn with_row(text: &str, names: &[String], name: &str, row: &str) -> Option<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.iter().position(|line| line.starts_with(TABLE_HEAD))? + 2;
+    let rows = lines.get(from..)?.iter().take_while(|line| line.starts_with("| ")).count();
+    let (before, rest) = lines.split_at(from);
+    let (old, after) = rest.split_at(rows);
+    let of = |row: &str| row.split(" | ").next().unwrap_or_default().trim_start_matches("| ").to_owned();
+    let mut rows: Vec<&str> = old.iter().copied().filter(|old| of(old) != name && names.contains(&of(old))).collect();
+    rows.push(row);
+    rows.sort_unstable();
+    let all: Vec<&str> = before.iter().chain(&rows).chain(after).copied().collect();
+    Some(all.join("\n") + "\n")
 }
 
 /// Which lines of FAILURES.md the patch says that it is about.
@@ -141,7 +214,19 @@ mod tests {
     #[test]
     fn a_find_is_a_row() {
         let text = "FOUND after 7 seeds: seed 3: one offset, one value, for ever";
-        assert_eq!(row("bug", "27, 39", text), "| bug | 27, 39 | 7 seeds | seed 3 | one offset, one value, for ever |");
+        let all = "| bug | 27, 39 | 7 seeds | seed 3 | one offset, one value, for ever |";
+        assert_eq!(row("bug", "27, 39", text), all);
         assert_eq!(row("bug", "1", "NOT FOUND by 3 seeds"), "| bug | 1 | | | NOT FOUND by 3 seeds |");
+    }
+
+    #[test]
+    fn a_row_takes_the_place_of_its_bugs_row() {
+        let text = |rows: &str| format!("before\n| bug | FAILURES |\n|---|---|\n{rows}\nafter\n| c | no row |\n");
+        let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
+        let with = |old: &str, name: &str, row: &str| with_row(&text(old), &names, name, row);
+        assert_eq!(with("", "b", "| b | 1 |"), Some(text("| b | 1 |\n")));
+        assert_eq!(with("| a | 2 |\n| c | 3 |\n", "b", "| b | 1 |"), Some(text("| a | 2 |\n| b | 1 |\n| c | 3 |\n")));
+        assert_eq!(with("| b | 4 |\n| gone | 5 |\n", "b", "| b | 1 |"), Some(text("| b | 1 |\n")));
+        assert_eq!(with_row("no table\n", &names, "b", "| b | 1 |"), None);
     }
 }
