@@ -332,7 +332,10 @@ impl Store {
     pub(crate) fn ask(&mut self, id: LogId, mut ask: Ask) -> Result<What, Option<ReadToken>> {
         match self.ask_steps(id, &mut ask) {
             Outcome::Doubt(_) => Err(None),
-            Outcome::Done(what) => Ok(what),
+            Outcome::Done(what) => {
+                self.tell_failure(id, &what);
+                Ok(what)
+            }
             Outcome::Need(need) => {
                 let most = self.config.limits.reads_inflight_max as usize * WAITING_PER_INFLIGHT;
                 if self.reads.pending.len() >= most {
@@ -488,22 +491,22 @@ impl Store {
         self.answer(pending.log, token, what);
     }
 
+    /// Damage is named by whoever is refused first, at once or behind a read.
+    fn tell_failure(&mut self, log: LogId, what: &What) {
+        let (What::Read(ReadResult::Failed(error)) | What::Find(FindResult::Failed(error))) = what else { return };
+        match *error {
+            ReadError::Rot { segment, position } => self.tell_rot(log, segment, "log", position.0.into()),
+            ReadError::TooLarge { segment, position, bytes, max } => {
+                let position = u64::from(position.0);
+                let damage = |path| Damage::TooLarge { path, position, bytes, max };
+                self.tell_damage(log, (segment, "log", position), damage);
+            }
+            _ => {}
+        }
+    }
+
     fn answer(&mut self, log: LogId, token: ReadToken, what: What) {
-        if let What::Read(ReadResult::Failed(ReadError::Rot { segment, position }))
-        | What::Find(FindResult::Failed(ReadError::Rot { segment, position })) = what
-        {
-            self.tell_rot(log, segment, "log", position.0.into());
-        }
-        if let What::Read(ReadResult::Failed(ReadError::TooLarge { segment, position, bytes, max }))
-        | What::Find(FindResult::Failed(ReadError::TooLarge { segment, position, bytes, max })) = what
-        {
-            self.tell_damage(log, (segment, "log", position.0.into()), |path| Damage::TooLarge {
-                path,
-                position: position.0.into(),
-                bytes,
-                max,
-            });
-        }
+        self.tell_failure(log, &what);
         self.events.push(match what {
             What::Read(result) => StoreEvent::Read { log, token, result },
             What::Find(result) => StoreEvent::Found { log, token, result },
