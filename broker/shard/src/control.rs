@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ringmain_batch::{BatchHeader, Builder, Codec};
 use ringmain_buffer::Buf;
 use ringmain_disk::DiskError;
-use ringmain_log::{AppendAs, FlushMode, LogConfig, ReadAt, ReadError, ReadResult, ReadToken, Slices};
+use ringmain_log::{AppendAs, LogConfig, ReadAt, ReadError, ReadResult, ReadToken, Slices};
 use ringmain_metadata::{ClusterImage, Controller, ControllerConfig, Record};
 use ringmain_types::*;
 
@@ -110,20 +110,9 @@ impl Shard {
     /// The journal is replayed: the metadata log comes first.
     pub(crate) fn control_open(&mut self, now: Now) {
         let config = LogConfig {
-            segment_bytes: self.config.limits.metadata_segment_bytes,
-            segment_ms: i64::MAX as u64,
-            segment_jitter_ms: 0,
-            segment_index_bytes: 10 << 20,
-            index_interval_bytes: 4096,
-            retention_bytes: -1,
-            retention_ms: -1,
-            delete: false,
-            compaction: None,
-            log_append_time: false,
-            producer_expiration_ms: u64::MAX,
-            flush: FlushMode::Group,
             // Deleting a topic is what makes room on a full disk: thousands of changes fit.
             reserve_bytes: self.config.limits.segment_allocate_bytes / 4,
+            ..LogConfig::keeping_all(self.config.limits.metadata_segment_bytes)
         };
         let log = self.store.create(now, Partition::METADATA, LOG_NAME, config);
         self.control = Some(Control {
