@@ -15,6 +15,7 @@ pub const STATES: &[&str] = &[
     "answers: others",
     "answers: storage error",
     "answers: timed out",
+    "answers: written long ago",
     "blocks dropped by failed flushes",
     "closed: for memory",
     "closed: idle",

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | one offset, one value, the same bytes for ever | `acked`, `read` |
 //! | offsets dense from the log start to the end | `read` after `read` |
+//! | what is said to have been written long ago, nobody knows where, is there | `appended_is_there` |
 //! | no value twice (nobody here writes a value twice but idempotent retries) | `acked`, `read` |
 //! | order per producer and partition | `read` after `read` |
 //! | nothing that was refused, or was meant for another partition, appears | `read` |
@@ -84,6 +85,8 @@ struct Log {
     at: BTreeMap<i64, ValueId>,
     place: BTreeMap<ValueId, i64>,
     refused: BTreeSet<ValueId>,
+    /// Said to have been written so long ago that its offset is forgotten.
+    appended: BTreeSet<ValueId>,
     /// Offsets that a reader found to be gone.
     skipped: BTreeSet<i64>,
     /// Behind the last offset that was acked or read.
@@ -361,6 +364,31 @@ impl Ledger {
         }
     }
 
+    /// 46: written, so long ago that the broker has forgotten where.
+    pub fn appended(&mut self, key: Key, values: Vec<ValueId>) {
+        self.reach("answers: written long ago");
+        self.acked += values.len() as u64;
+        if let Some(log) = self.logs.get_mut(&key) {
+            log.appended.extend(values);
+        }
+    }
+
+    /// Everything was read to its end, by a fresh reader: what was said to be written was met, where no record may be gone.
+    pub fn appended_is_there(&mut self) {
+        let whole = |key: &Key, log: &Log| {
+            let topic = &self.topics[&key.topic];
+            topic.keeping == Keeping::Group && topic.compacted.is_none() && !topic.retained && log.start_asked == 0
+        };
+        let lost = |(key, log): (&Key, &Log)| {
+            let value = log.appended.iter().find(|value| !log.place.contains_key(value))?;
+            Some(format!("{value:?} of {key:?}"))
+        };
+        let lost = self.logs.iter().filter(|(key, log)| whole(key, log)).find_map(lost);
+        if let Some(text) = lost {
+            self.fail("what is said to be written is there", text);
+        }
+    }
+
     pub fn keyed(&mut self, value: ValueId, keyed: Keyed) {
         self.keyed.insert(value, keyed);
     }
@@ -574,6 +602,21 @@ mod tests {
             });
             assert_eq!(found, Some(invariant));
         }
+    }
+
+    #[test]
+    fn what_is_said_to_be_written_is_missed() {
+        let mut ledger = ledger(Keeping::Group);
+        ledger.appended(KEY, vec![value(0)]);
+        ledger.read(KEY, 0, value(0));
+        ledger.appended_is_there();
+        assert!(ledger.broken().is_none());
+        ledger.appended(KEY, vec![value(1)]);
+        ledger.appended_is_there();
+        assert!(ledger.broken().is_some());
+        ledger.delete_asked(KEY, 1);
+        ledger.appended_is_there();
+        assert!(ledger.broken().is_none(), "it may have been deleted");
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl World {
             Phase::Stop => self.audit(Phase::SecondAudit),
             Phase::SecondAudit if self.plan.rots || self.plan.misdirects => {
                 self.ledger.compacted_away();
+                self.ledger.appended_is_there();
                 self.phase(Phase::Rot);
                 self.stop();
             }
@@ -74,6 +75,7 @@ impl World {
             Phase::RotAudit => self.phase = Phase::End,
             _ => {
                 self.ledger.compacted_away();
+                self.ledger.appended_is_there();
                 self.phase = Phase::End;
             }
         }
