@@ -368,6 +368,8 @@ impl<'a> Bench<'a> {
                 ms(worst),
                 ms(whole.max())
             );
+            let windows = phase.windows.iter().map(|window| format!("{:.1}", ms(window.value_at_quantile(0.99))));
+            println!("    p99 of each window, ms: {}", windows.collect::<Vec<_>>().join(" "));
             let side = &mut sides[[BEFORE, AFTER].iter().position(|without| without == at).unwrap_or(2)];
             *side = [side[0].max(p99), side[1].max(worst)];
         }
