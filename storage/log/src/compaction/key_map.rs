@@ -6,22 +6,32 @@
 use ringmain_types::Offset;
 
 const SLOT_BYTES: usize = 24;
+/// Of a new map, made ready at once: whoever touches a page first waits for the kernel to find one and clear it, up to 40 us each here.
+const READY_BYTES: usize = 64 << 10;
 
 /// Open addressing; at most nine tenths of the slots are taken.
 #[derive(Debug)]
 pub(crate) struct KeyMap {
-    /// Digest, and the offset plus one: 0 is an empty slot.
+    /// Digest, and the offset plus one: 0 is an empty slot. As long as `size` when it is ready.
     slots: Vec<[u64; 3]>,
+    size: usize,
     used: usize,
     most: usize,
     seed: u64,
 }
 
 impl KeyMap {
-    /// In at most `bytes`, and room for one key at the least.
+    /// In at most `bytes`, and room for one key at the least; to be made ready before it is used.
     pub fn new(bytes: u64, seed: u64) -> KeyMap {
-        let slots = (bytes as usize / SLOT_BYTES).max(2);
-        KeyMap { slots: vec![[0; 3]; slots], used: 0, most: (slots / 10 * 9).max(1), seed }
+        let size = (bytes as usize / SLOT_BYTES).max(2);
+        KeyMap { slots: Vec::with_capacity(size), size, used: 0, most: (size / 10 * 9).max(1), seed }
+    }
+
+    /// A piece of its memory is touched in order, rather than all of it at random by the first keys. True when nothing is left to do.
+    pub fn made_ready(&mut self) -> bool {
+        let next = self.size.min(self.slots.len() + READY_BYTES / SLOT_BYTES);
+        self.slots.resize(next, [0; 3]);
+        next == self.size
     }
 
     /// What so many keys are found quickly in.
@@ -106,6 +116,12 @@ fn rounds(v: &mut [u64; 4], count: u32) {
 mod tests {
     use super::*;
 
+    fn ready(bytes: u64) -> KeyMap {
+        let mut map = KeyMap::new(bytes, 7);
+        while !map.made_ready() {}
+        map
+    }
+
     /// The first two of the reference's test vectors.
     #[test]
     fn the_digest_is_siphash_128() {
@@ -119,7 +135,7 @@ mod tests {
 
     #[test]
     fn it_keeps_the_newest_and_says_when_it_is_full() {
-        let mut map = KeyMap::new(24 * 100, 7);
+        let mut map = ready(24 * 100);
         let mut put = 0i64;
         while map.put(format!("key {put}").as_bytes(), Offset(put)) {
             put += 1;
@@ -130,11 +146,22 @@ mod tests {
         assert_eq!(map.get(b"key 3"), Some(Offset(1000)));
         assert_eq!((map.get(b"key 89"), map.get(b"key 90"), map.get(b"")), (Some(Offset(89)), None, None));
         for keys in [0u64, 1, 2, 5, 9, 10, 11, 19, 1000] {
-            let mut map = KeyMap::new(KeyMap::bytes_for(keys), 7);
+            let mut map = ready(KeyMap::bytes_for(keys));
             assert!((0..keys).all(|key| map.put(&key.to_be_bytes(), Offset(key as i64))), "room for {keys}");
         }
-        let mut least = KeyMap::new(0, 7);
+        let mut least = ready(0);
         assert!(least.put(b"one", Offset(0)) && !least.put(b"two", Offset(1)));
         assert_eq!((least.get(b"one"), least.get(b"two")), (Some(Offset(0)), None));
+    }
+
+    #[test]
+    fn a_large_one_is_made_ready_in_pieces() {
+        let (bytes, mut pieces) = (10 * READY_BYTES, 1);
+        let mut map = KeyMap::new(bytes as u64, 7);
+        while !map.made_ready() {
+            pieces += 1;
+        }
+        assert!((10..=11).contains(&pieces), "{pieces}");
+        assert_eq!((map.slots.len(), map.slots.capacity()), (bytes / SLOT_BYTES, bytes / SLOT_BYTES));
     }
 }

@@ -295,6 +295,9 @@ impl Store {
     }
 
     fn map_step(&mut self, pool: &mut Pool, bytes: u32, run: &mut Run) -> Went {
+        if !run.map.made_ready() {
+            return Went::More;
+        }
         let mut budget = i64::from(bytes);
         loop {
             let Some(part) = run.to_map.front().copied() else { return self.mapped(run, true) };
