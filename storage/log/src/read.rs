@@ -528,10 +528,13 @@ impl Store {
         let cached = log.cache.range((base, from + 1)..=(base, u32::MAX)).next().map(|((_, first), _)| *first);
         let cached = cached.filter(|_| !build);
         let limit = cached.map_or(limit, |first| first.min(limit));
-        let most = self.config.limits.gather_bytes_max.saturating_mul(4);
-        // A first batch comes whole, however long; but what is asked beyond it is not read ahead without bound.
-        let wanted = if whole { bytes } else { bytes.min(most) };
-        Readable::File(file, from.saturating_add(wanted).min(limit).next_multiple_of(self.block))
+        // A first batch comes whole, however long; but what is asked beyond it is not read ahead without bound: as much as one of the
+        // pool's largest blocks holds, which is used again for others. A little more would be memory from the system for each read,
+        // and its page faults.
+        let most =
+            (from / self.block * self.block).saturating_add(self.config.limits.gather_bytes_max.saturating_mul(4));
+        let to = from.saturating_add(bytes).min(limit).next_multiple_of(self.block);
+        Readable::File(file, if whole { to } else { to.min(most) })
     }
 
     /// Opens a sealed segment of an earlier life.
