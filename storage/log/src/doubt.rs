@@ -267,7 +267,7 @@ impl Store {
         if let Some(segment) = self.log_mut(id).and_then(|log| log.sealed.get_mut(&base)) {
             segment.max_timestamp = Some(proving.index.max_timestamp().map_or(WallMs(-1), |(at, _)| at));
             // Whole, whatever an earlier look that failed has begun to make anew.
-            (segment.index, segment.built_to) = (Some(proving.index), None);
+            (segment.index, segment.built_to, segment.left_timestamp) = (Some(proving.index), None, None);
             self.reads.indexes.loaded(id, base, proving.memory);
         }
         self.index_known(now, pool, (id, base), proving.token);

@@ -445,6 +445,7 @@ impl Store {
                 overwritten: bytes / block * block,
                 first_timestamp,
                 max_timestamp,
+                left_timestamp: None,
                 index,
                 built_to: None,
                 declared: false,

@@ -18,11 +18,17 @@ pub(crate) struct Find {
     state: State,
     /// Behind the batch that was looked at last.
     follows: Option<Offset>,
+    /// In this segment alone.
+    only: Option<Offset>,
     /// Segments that were read through for their greatest timestamp: their index names one that no record from the log's start on has.
     known: Vec<(Offset, Option<(WallMs, Offset)>)>,
 }
 
 impl Find {
+    pub fn new(query: TimeQuery, only: Option<Offset>) -> Find {
+        Find { query, state: State::Begin, follows: None, only, known: Vec::new() }
+    }
+
     /// The segments are others than they were.
     pub fn restart(&mut self) {
         self.state = State::Begin;
@@ -56,7 +62,7 @@ impl Store {
     /// The first record at or after a time, or the one with the greatest. Looks at everything up to the end: who must not show
     /// what is not committed compares.
     pub fn find(&mut self, _now: Now, _pool: &mut Pool, id: LogId, query: TimeQuery) -> FindResult {
-        match self.ask(id, Ask::Find(Find { query, state: State::Begin, follows: None, known: Vec::new() })) {
+        match self.ask(id, Ask::Find(Find::new(query, None))) {
             Ok(What::Find(result)) => result,
             Ok(What::Read(_)) => FindResult::Failed(ReadError::Removed),
             Err(Some(token)) => FindResult::Pending(token),
@@ -184,7 +190,7 @@ impl Log {
             (s.base, s.next, Some(max), None)
         });
         for (base, next, max, built_to) in sealed.chain(open) {
-            if next <= self.start || next == base {
+            if next <= self.start || next == base || find.only.is_some_and(|only| only != base) {
                 continue;
             }
             let max = max.ok_or(Need::Index { base })?;

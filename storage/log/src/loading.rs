@@ -8,10 +8,13 @@ use ringmain_buffer::Pool;
 use ringmain_disk::{DiskClass, DiskError, DiskKind, DiskOk, FileId};
 use ringmain_types::*;
 
+use crate::TimeQuery;
 use crate::doubt::Proving;
+use crate::find::Find;
 use crate::index::{IndexedBatch, OFFSET_ENTRY_BYTES, OffsetIndex, SegmentIndex, TIME_ENTRY_BYTES, TimeIndex};
 use crate::jobs::{Job, Step, Then};
 use crate::log::Log;
+use crate::read::Ask;
 use crate::segment::file_name;
 use crate::store::Store;
 use crate::{ReadError, ReadToken};
@@ -198,7 +201,7 @@ impl Store {
         self.bound_indexes(id, base);
         match token {
             Some(token) => self.read_again(now, pool, token),
-            None => self.maintenance_soon(now),
+            None => self.maintenance_soon(),
         }
     }
 
@@ -217,7 +220,10 @@ impl Store {
             self.reads.indexes.bytes -= bytes;
             if let Some(segment) = self.log_mut(log).and_then(|log| log.sealed.get_mut(&of)) {
                 segment.index = None;
-                segment.built_to = None;
+                if segment.built_to.take().is_some() {
+                    // It counted as young for now.
+                    segment.max_timestamp = None;
+                }
             }
         }
     }
@@ -245,7 +251,37 @@ pub(crate) fn build_index(log: &mut Log, base: Offset, batches: &[(BatchHeader, 
         index.seal();
         let whole = *next == segment.next;
         // Of one that was cut off nobody knows what was in it: who searches it by time comes to where it is.
-        let max = if whole { index.max_timestamp().map_or(WallMs(-1), |(at, _)| at) } else { WallMs(i64::MAX) };
-        (segment.max_timestamp, segment.built_to) = (Some(max), None);
+        let left = index.max_timestamp().map_or(WallMs(-1), |(at, _)| at);
+        (segment.max_timestamp, segment.built_to) = (Some(if whole { left } else { WallMs(i64::MAX) }), None);
+        segment.left_timestamp = (!whole).then_some(left);
+    }
+}
+
+impl Store {
+    /// Reads a segment through whose index is being made anew, for nobody else may: retention waits for its largest timestamp.
+    pub(crate) fn look_through(&mut self, id: LogId, base: Offset) {
+        if self.reads.own.is_none() {
+            let asked = self.ask(id, Ask::Find(Find::new(TimeQuery::Max, Some(base))));
+            self.reads.own = asked.err().flatten().map(|token| (token, base));
+        }
+    }
+
+    pub(crate) fn looked_through(&mut self, id: LogId, base: Offset) {
+        let segment = self.log(id).and_then(|log| log.sealed.get(&base));
+        // Else the disk failed or memory was short: at the next pass.
+        if segment.is_some_and(|segment| segment.newest().is_some()) {
+            self.maintenance_soon();
+        }
+    }
+}
+
+impl Log {
+    /// No batch begins here. When that is where an index that is made anew has come to, it gets no further.
+    pub(crate) fn index_ends(&mut self, base: Offset, position: Position) {
+        let Some(segment) = self.sealed.get_mut(&base) else { return };
+        if segment.built_to.is_some_and(|(to, _)| to == position.0) {
+            let left = segment.index.as_ref().and_then(|index| index.max_timestamp());
+            segment.left_timestamp = Some(left.map_or(WallMs(-1), |(at, _)| at));
+        }
     }
 }

@@ -59,8 +59,8 @@ impl Store {
     }
 
     /// Something that retention waited for is known now.
-    pub(crate) fn maintenance_soon(&mut self, now: Now) {
-        self.maintenance.next = Some(now.mono);
+    pub(crate) fn maintenance_soon(&mut self) {
+        self.maintenance.next = Some(Instant(0));
     }
 
     pub(crate) fn maintenance_at(&self) -> Option<Instant> {
@@ -85,6 +85,8 @@ impl Store {
                     log.pending.start = true;
                     log.epochs.truncate_start(to);
                     self.dirty.insert(slot);
+                    // What lies behind it may have to be looked at.
+                    self.maintenance_soon();
                 }
             }
             Found::Roll => {
@@ -92,6 +94,7 @@ impl Store {
                 self.dirty.insert(slot);
                 self.settle.insert(slot);
             }
+            Found::Look(base) if log.sealed[&base].built_to.is_some() => self.look_through(id, base),
             Found::Look(base) => self.load_index(id, base, None),
         }
     }
@@ -106,14 +109,19 @@ fn expired(log: &Log, now: WallMs) -> Found {
     let mut all = true;
     for segment in log.sealed.values() {
         let large = config.retention_bytes >= 0 && size - u64::from(segment.bytes) >= config.retention_bytes as u64;
-        if !large && config.retention_ms >= 0 && segment.max_timestamp.is_none() {
+        let newest = segment.newest();
+        if !large && config.retention_ms >= 0 && newest.is_none() {
             return if start > log.start { Found::Start(start) } else { Found::Look(segment.base) };
         }
-        if !large && !segment.max_timestamp.is_some_and(old) {
+        size -= u64::from(segment.bytes);
+        if !large && segment.left_timestamp == Some(WallMs(-1)) {
+            // Nothing of it can be read: it goes with what is behind it.
+            continue;
+        }
+        if !large && !newest.is_some_and(old) {
             all = false;
             break;
         }
-        size -= u64::from(segment.bytes);
         start = segment.next;
     }
     if start > log.start {

@@ -104,6 +104,8 @@ pub(crate) struct Reads {
     /// Files that are being read, whether or not anybody still waits for it.
     files: BTreeMap<ReadToken, (LogId, FileId)>,
     pub indexes: Indexes,
+    /// The store's own search, for what its answer leaves behind, and the segment that it goes through.
+    pub own: Option<(ReadToken, Offset)>,
     opening: BTreeSet<(LogId, Offset)>,
 }
 
@@ -114,6 +116,9 @@ impl Reads {
             self.pending.iter().filter(|(_, pending)| pending.log == id).map(|(token, _)| *token).collect();
         for token in tokens {
             let Some(pending) = self.pending.remove(&token) else { continue };
+            if self.own.take_if(|(own, _)| *own == token).is_some() {
+                continue;
+            }
             events.push(match pending.ask {
                 Ask::Read(..) => StoreEvent::Read { log: id, token, result: ReadResult::Failed(ReadError::Removed) },
                 Ask::Find(_) => StoreEvent::Found { log: id, token, result: FindResult::Failed(ReadError::Removed) },
@@ -495,7 +500,12 @@ impl Store {
     fn tell_failure(&mut self, log: LogId, what: &What) {
         let (What::Read(ReadResult::Failed(error)) | What::Find(FindResult::Failed(error))) = what else { return };
         match *error {
-            ReadError::Rot { segment, position } => self.tell_rot(log, segment, "log", position.0.into()),
+            ReadError::Rot { segment, position } => {
+                self.tell_rot(log, segment, "log", position.0.into());
+                if let Some(log) = self.log_mut(log) {
+                    log.index_ends(segment, position);
+                }
+            }
             ReadError::TooLarge { segment, position, bytes, max } => {
                 let position = u64::from(position.0);
                 let damage = |path| Damage::TooLarge { path, position, bytes, max };
@@ -507,6 +517,9 @@ impl Store {
 
     fn answer(&mut self, log: LogId, token: ReadToken, what: What) {
         self.tell_failure(log, &what);
+        if let Some((_, base)) = self.reads.own.take_if(|(own, _)| *own == token) {
+            return self.looked_through(log, base);
+        }
         self.events.push(match what {
             What::Read(result) => StoreEvent::Read { log, token, result },
             What::Find(result) => StoreEvent::Found { log, token, result },

@@ -232,6 +232,9 @@ pub(crate) struct SealedSegment {
     pub first_timestamp: Option<WallMs>,
     /// `None`: not read yet.
     pub max_timestamp: Option<WallMs>,
+    /// Its file was cut off, or is damaged where its index can't be made anew: the largest timestamp of what is left of it to read, -1 when
+    /// nothing is. A search by time must not believe that there was no larger one, so this is not `max_timestamp`.
+    pub left_timestamp: Option<WallMs>,
     /// Loaded indexes; the store keeps a bounded number of bytes of them.
     pub index: Option<SegmentIndex>,
     /// The index's files were no good: it is made anew by whoever reads the segment, and reaches up to here: a
@@ -239,6 +242,13 @@ pub(crate) struct SealedSegment {
     pub built_to: Option<(u32, Offset)>,
     /// The journal says so, durably: until then it needs the file.
     pub declared: bool,
+}
+
+impl SealedSegment {
+    /// The largest timestamp that can be read of it, -1 when none can; `None` as long as its index is not loaded or made.
+    pub fn newest(&self) -> Option<WallMs> {
+        self.left_timestamp.or(self.max_timestamp.filter(|_| self.built_to.is_none()))
+    }
 }
 
 /// How much of a sealed segment's file may be the segment: what got longer than one can be holds no batch behind that.

@@ -130,6 +130,7 @@ impl Store {
             overwritten: bytes / block * block,
             first_timestamp: output.first_timestamp,
             max_timestamp: Some(output.index.max_timestamp().map_or(WallMs(-1), |(at, _)| at)),
+            left_timestamp: None,
             index: Some(output.index),
             built_to: None,
             declared: true,

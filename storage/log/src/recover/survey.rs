@@ -48,6 +48,7 @@ pub(super) fn look_at_files(log: &mut Log, recovering: &mut Recovering, entries:
                 overwritten: 0,
                 first_timestamp: None,
                 max_timestamp: None,
+                left_timestamp: None,
                 index: None,
                 built_to: None,
                 declared: true,

@@ -160,3 +160,65 @@ fn an_index_that_got_too_long_is_made_anew() {
         assert!(now == sound, "{extension}");
     }
 }
+
+/// Retention goes by what is left: a segment whose end is missing, or whose index is, neither stays for ever nor keeps what is behind it.
+#[test]
+fn a_segment_that_was_cut_off_goes_in_its_time() {
+    let world = stopped();
+    let (path, bytes) = file(&world, ".log");
+    let whole = world.disk.paths()[&path].clone();
+    let places = places(&whole);
+    let header = |at: usize| BatchHeader::parse(&whole[at..]).unwrap();
+    let base = header(0).base;
+    let half = places[places.len() / 2];
+    // Not at all, at a batch's end, within one, within the first, and before it.
+    for cut in [bytes, half, half + 70, 70, 0] {
+        let left = places[..places.len() - 1].iter().zip(&places[1..]).filter(|(_, end)| **end <= cut);
+        let newest = left.map(|(at, _)| header(*at).info.max_timestamp.0).max();
+        for old in [false, true] {
+            // With nothing left there is nothing young.
+            let Some(newest) = newest.or(old.then_some(0)) else { continue };
+            let mut world = stopped();
+            world.disk.replace(&path, &whole[..cut]);
+            if cut == bytes {
+                for extension in [".index", ".timeindex"] {
+                    world.disk.lose(&path.replace(".log", extension));
+                }
+            }
+            world.config.retention_ms = if old { 1000 } else { world.now.wall.0 - newest };
+            world.kill();
+            world.settle();
+            let id = world.create(partition(7, 0), "orders-0");
+            world.settle();
+            for _ in 0..10 {
+                world.rest(world.limits.retention_first_ms.max(world.limits.retention_check_ms));
+            }
+            let (start, end) = (world.store.start(id), world.store.end(id));
+            match old {
+                true => assert_eq!(start, end, "{path} cut to {cut}"),
+                false => assert!(start <= base, "{path} cut to {cut}: {start:?}, and {newest} is young"),
+            }
+        }
+    }
+}
+
+/// One after the other, and none waits for the next pass over all logs.
+#[test]
+fn segments_without_indexes_go_in_one_pass() {
+    let mut world = stopped();
+    let paths: Vec<String> = world.disk.paths().keys().cloned().collect();
+    let lost: Vec<_> = paths.iter().filter(|path| path.ends_with("index")).collect();
+    assert!(lost.len() > 6, "{lost:?}");
+    lost.iter().for_each(|path| world.disk.lose(path));
+    world.config.retention_ms = 1000;
+    world.kill();
+    world.settle();
+    let id = world.create(partition(7, 0), "orders-0");
+    world.settle();
+    world.rest(0);
+    world.rest(world.limits.retention_first_ms);
+    for _ in 0..4 * lost.len() {
+        world.rest(0);
+    }
+    assert_eq!(world.store.start(id), world.store.end(id));
+}
