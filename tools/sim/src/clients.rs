@@ -204,6 +204,7 @@ pub fn producer_style(random: &mut Random, values: (u64, u64)) -> ProducerStyle 
         think_ns: (0, [10_000, 1_000_000, 10_000_000][random.below(3) as usize]),
         compressed: if random.chance(0.3) { 0.5 } else { 0.0 },
         stamp_ms: [0, 20, 2_000_000][random.below(3) as usize],
+        overreaches: 0.0,
     }
 }
 

@@ -19,6 +19,14 @@ use crate::network::Link;
 const TOPIC: &str = "topic-0";
 /// Nothing that was sent on a connection is done so long after its end: no core is paused, and no disk stalls, for longer.
 pub const LATE_NS: u64 = 1_000_000_000;
+/// A large commit names so many partitions, all but one of which are not there, with so much metadata each: it may have to wait for its
+/// turn, and a few of them take more memory than there is for answers.
+const NAMES: (u64, u64) = (100, 400);
+const METADATA_BYTES: usize = 24;
+/// No topic has so many partitions.
+const MISSING: i32 = 1000;
+/// Large ones that may be sent at once; and something small behind them.
+const LARGE_MAX: u64 = 3;
 const COMMIT_VERSION: i16 = 9;
 /// The oldest with one group, and the newest by name.
 const FETCH_VERSIONS: [i16; 2] = [5, 9];
@@ -49,6 +57,8 @@ pub struct Committer {
     doubts: Vec<Doubt>,
     /// Asked after all else was over.
     confirmed: bool,
+    /// It may send large commits and, without waiting for them, something small.
+    hastes: bool,
 }
 
 impl Committer {
@@ -64,7 +74,12 @@ impl Committer {
             acked: -1,
             doubts: Vec::new(),
             confirmed: false,
+            hastes: false,
         }
+    }
+
+    pub fn hasty(self, hastes: bool) -> Committer {
+        Committer { hastes, ..self }
     }
 
     fn find(&mut self, context: &mut Context<'_>) {
@@ -73,17 +88,19 @@ impl Committer {
         self.line.ask(context, &FIND_COORDINATOR, 4, &body, Asked::Find);
     }
 
-    fn commit(&mut self, context: &mut Context<'_>) {
+    /// Names the partition, and others of which there are none.
+    fn commit(&mut self, context: &mut Context<'_>, names: u64, metadata: &str) {
         let offset = self.next_offset;
         self.next_offset += 1;
-        self.left -= 1;
-        let partition = OffsetCommitRequestPartition {
-            partition_index: PartitionIndex(0),
+        self.left = self.left.saturating_sub(1);
+        let partitions = (0..names as i32).map(|at| OffsetCommitRequestPartition {
+            partition_index: PartitionIndex(if at == 0 { 0 } else { MISSING + at }),
             committed_offset: Offset(offset),
             committed_leader_epoch: LeaderEpoch(-1),
-            committed_metadata: Some("m"),
-        };
-        let topic = OffsetCommitRequestTopic { name: TOPIC, partitions: vec![partition].into(), ..Default::default() };
+            committed_metadata: Some(metadata),
+        });
+        let partitions: Vec<_> = partitions.collect();
+        let topic = OffsetCommitRequestTopic { name: TOPIC, partitions: partitions.into(), ..Default::default() };
         let body = OffsetCommitRequest {
             group_id: &self.group,
             generation_id_or_member_epoch: -1,
@@ -196,7 +213,21 @@ impl Client for Committer {
             false if self.left == 0 => self.idle_until_ns += 20_000_000,
             false => {}
         }
-        if self.left == 0 || context.random.chance(0.4) { self.fetch(context) } else { self.commit(context) }
+        if self.left == 0 || context.random.chance(0.4) {
+            return self.fetch(context);
+        }
+        if self.hastes && context.random.chance(0.5) {
+            let metadata = "m".repeat(METADATA_BYTES);
+            for _ in 0..context.random.between(1, LARGE_MAX) {
+                context.ledger.reach("groups: large commits");
+                let names = context.random.between(NAMES.0, NAMES.1);
+                self.commit(context, names, &metadata);
+            }
+            if context.random.chance(0.5) {
+                return self.fetch(context);
+            }
+        }
+        self.commit(context, 1, "m");
     }
 
     fn received(&mut self, context: &mut Context<'_>, link: Link, bytes: &[u8]) {

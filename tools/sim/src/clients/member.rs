@@ -74,6 +74,10 @@ pub struct Member {
     deaf_until_ns: u64,
     /// Or until it is put out.
     stubborn: bool,
+    /// How often it is told of a generation and does not sync.
+    unsynced: f32,
+    /// And once more when the faults are over: it has to be put out, however quiet it is.
+    late: bool,
     /// It vanished for good.
     gone: bool,
     /// It synced on this connection: a heartbeat says something then. While a coordinator is loaded, each is accepted.
@@ -99,6 +103,8 @@ impl Member {
             whims,
             deaf_until_ns: 0,
             stubborn: false,
+            unsynced: 0.05,
+            late: false,
             gone: false,
             synced: false,
             next_ns: 0,
@@ -110,6 +116,11 @@ impl Member {
     pub fn mixed(number: u32, whims: u32) -> Member {
         let (at, group) = (MIXED, groups::name("mixed", MIXED));
         Member { at, group, mixed: Some(1_000_000 + number * 1000), ..Member::new(0, whims) }
+    }
+
+    /// One that often joins, beats, and never says what it made of it.
+    pub fn half_hearted(self, often: bool) -> Member {
+        Member { unsynced: if often { 0.3 } else { self.unsynced }, late: often, ..self }
     }
 
     /// The newest generation that anybody was told of; in a mixed group each member has a count of its own.
@@ -445,9 +456,13 @@ impl Client for Member {
                 self.find(context);
             }
             State::Join => self.join(context),
-            State::Sync(_) if !context.calm && self.whims > 0 && context.random.chance(0.05) => {
+            State::Sync(_) if !context.calm && self.whims > 0 && context.random.chance(self.unsynced) => {
                 self.whims -= 1;
                 self.deafen(context);
+            }
+            State::Sync(_) if context.calm && self.late && context.random.chance(0.3) => {
+                self.deafen(context);
+                (self.late, self.stubborn) = (false, true);
             }
             State::Sync(_) if self.deaf(context) => {
                 self.next_ns = context.now_ns + context.random.below(2 * BEAT_NS);

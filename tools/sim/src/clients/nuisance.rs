@@ -1,7 +1,12 @@
 //! A client that means no good, or is broken: halves of requests, garbage, lengths of gigabytes, requests whose answers it does not wait
-//! for. It is promised nothing; the broker and everybody else must live with it.
+//! for, requests that name hundreds of things. It is promised nothing; the broker and everybody else must live with it.
 
-use ringmain_wire::{API_VERSIONS, ApiVersionsRequest, METADATA, MetadataRequest, encode_request};
+use ringmain_types::{BrokerId, LeaderEpoch, PartitionIndex};
+use ringmain_wire::offset_for_leader_epoch::{OffsetForLeaderPartition, OffsetForLeaderTopic};
+use ringmain_wire::{
+    API_VERSIONS, ApiVersionsRequest, METADATA, MetadataRequest, OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest,
+    encode_request,
+};
 
 use super::{Action, Client, Context};
 use crate::ledger::Ledger;
@@ -11,6 +16,8 @@ use crate::network::Link;
 const PAUSE_NS: (u64, u64) = (100_000, 20_000_000);
 /// Requests that it sends without reading an answer.
 const PIPELINE_MAX: u64 = 12;
+/// What one of its large requests names: a few of them take a turn's share of the core, and more than may be asked at once with little memory.
+const NAMES: (u64, u64) = (300, 640);
 
 #[derive(Default)]
 pub struct Nuisance {
@@ -20,9 +27,11 @@ pub struct Nuisance {
 
 impl Nuisance {
     fn annoy(&mut self, context: &mut Context<'_>, link: Link) {
-        let kind = context.random.below(6);
+        // As often as all else together: others are to meet them.
+        let kind = if context.random.chance(0.5) { 5 } else { context.random.below(7) };
         let what =
-            ["garbage", "a gigabyte announced", "half a request", "a pipeline", "nothing", "an end"][kind as usize];
+            ["garbage", "a gigabyte announced", "half a request", "a pipeline", "nothing", "large requests", "an end"]
+                [kind as usize];
         context.say(|| format!("annoys with {what}"));
         context.ledger.reach(match kind {
             0 => "nuisances: garbage",
@@ -30,6 +39,7 @@ impl Nuisance {
             2 => "nuisances: halves of requests",
             3 => "nuisances: pipelines that nobody reads",
             4 => "nuisances: silence",
+            5 => "nuisances: large requests",
             _ => "nuisances: ends in peace",
         });
         let bytes = match kind {
@@ -45,6 +55,10 @@ impl Nuisance {
             }
             3 => (0..context.random.between(1, PIPELINE_MAX)).flat_map(|number| request(number as i32)).collect(),
             4 => return,
+            5 => {
+                let names = context.random.between(NAMES.0, NAMES.1) as i32;
+                (0..context.random.between(1, PIPELINE_MAX)).flat_map(|number| large(number as i32, names)).collect()
+            }
             _ => {
                 self.link = None;
                 return context.actions.push(Action::Leave(link));
@@ -60,6 +74,18 @@ fn request(correlation: i32) -> Vec<u8> {
         0 => encode_request(&API_VERSIONS, 3, correlation, Some("sim"), &ApiVersionsRequest::default()).concat(),
         _ => encode_request(&METADATA, 9, correlation, Some("sim"), &MetadataRequest::default()).concat(),
     }
+}
+
+/// One that asks for many partitions, most of which are not there.
+fn large(correlation: i32, names: i32) -> Vec<u8> {
+    let partitions = (0..names).map(|index| OffsetForLeaderPartition {
+        partition: PartitionIndex(index),
+        current_leader_epoch: LeaderEpoch(-1),
+        leader_epoch: LeaderEpoch(0),
+    });
+    let topic = OffsetForLeaderTopic { topic: "topic-0", partitions: partitions.collect() };
+    let body = OffsetForLeaderEpochRequest { replica_id: BrokerId(-1), topics: vec![topic].into() };
+    encode_request(&OFFSET_FOR_LEADER_EPOCH, 4, correlation, Some("sim"), &body).concat()
 }
 
 impl Client for Nuisance {

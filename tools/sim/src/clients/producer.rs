@@ -34,7 +34,16 @@ pub struct Style {
     pub compressed: f32,
     /// Timestamps lie up to this far in the past.
     pub stamp_ms: u64,
+    /// Chance that a request names dozens of partitions that are not there: a large one, which may have to wait for its turn, and what is sent
+    /// behind it must not go before it.
+    pub overreaches: f32,
 }
+
+/// So many, of a topic that has a handful from 0 on; and about so many bytes of records for all of them: what is small is not counted, and
+/// what is very large finds no memory with the smallest accounts.
+const MISSING: (u64, u64) = (14, 60);
+const MISSING_FROM: i32 = 1000;
+const MISSING_BYTES: u64 = 8_000;
 
 struct Batch {
     key: Key,
@@ -178,6 +187,22 @@ impl Producer {
                 .or_default()
                 .push(PartitionProduceData { index: PartitionIndex(key.index), records });
         }
+        if self.style.overreaches > 0.0
+            && context.random.chance(self.style.overreaches)
+            && let Some((key, at)) = chosen.first_key_value()
+            && self.batches[*at].bytes.len() as u64 * MISSING.0 <= MISSING_BYTES
+        {
+            context.ledger.reach("produce: dozens of missing partitions");
+            let records = &self.batches[*at].bytes;
+            let most = MISSING.1.min(MISSING_BYTES / records.len() as u64);
+            let names = context.random.between(MISSING.0, most) as i32;
+            topics.entry(key.topic).or_default().extend((MISSING_FROM..MISSING_FROM + names).map(|index| {
+                PartitionProduceData {
+                    index: PartitionIndex(index),
+                    records: RecordBytes::Parts(vec![records.clone()]),
+                }
+            }));
+        }
         context.say(|| {
             let shown =
                 |at: &usize| (self.batches[*at].key, self.batches[*at].sequence, self.batches[*at].values.len());
@@ -215,6 +240,9 @@ impl Producer {
                 context.ledger.by_id(topic.topic_id)
             };
             for part in &topic.partition_responses {
+                if part.index.0 >= MISSING_FROM && part.error_code != ErrorCode::None {
+                    continue;
+                }
                 let key = number.map(|topic| Key { topic, index: part.index.0 });
                 let Some((key, first)) = key.and_then(|key| open.remove_entry(&key)) else {
                     context.fail("answers name what was asked", format!("{} {:?}", topic.name, part.index));

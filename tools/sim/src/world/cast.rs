@@ -30,6 +30,9 @@ fn all_clients(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn C
     for id in 0..work.producers {
         let mut style = clients::producer_style(random, work.values);
         style.values = plan.less.values.map_or(style.values, |less| style.values.min(less as u32));
+        if plan.seed >= WIDE_FROM && style.acks != 0 {
+            style.overreaches = 0.3;
+        }
         clients.push(Box::new(clients::Producer::new(100 + id, style)));
     }
     for _ in 0..work.consumers {
@@ -54,7 +57,8 @@ fn all_clients(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn C
     clients.extend((0..work.nuisances).map(|_| Box::<clients::Nuisance>::default() as Box<dyn Client>));
     let groups = work.groups;
     for number in 0..groups.committers {
-        clients.push(Box::new(clients::Committer::new(number, groups.commits, random.skewed(100_000, 20_000_000))));
+        let committer = clients::Committer::new(number, groups.commits, random.skewed(100_000, 20_000_000));
+        clients.push(Box::new(committer.hasty(plan.seed >= WIDE_FROM)));
     }
     for number in 0..groups.members {
         clients.push(Box::new(clients::Member::new(number as usize % GROUPS, groups.whims)));
@@ -64,7 +68,8 @@ fn all_clients(plan: &Plan, random: &mut Random, start_ns: u64) -> Vec<Box<dyn C
         clients.push(Box::new(member.forgetful(plan.seed >= WIDE_FROM)));
     }
     for number in 0..groups.mixed.0 {
-        clients.push(Box::new(clients::Member::mixed(number, groups.whims)));
+        let member = clients::Member::mixed(number, groups.whims);
+        clients.push(Box::new(member.half_hearted(plan.seed >= WIDE_FROM)));
     }
     for number in 0..groups.mixed.1 {
         let member = clients::Modern::new(MIXED, number, groups.whims);
