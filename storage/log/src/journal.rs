@@ -65,13 +65,14 @@ impl Super {
         if bytes.len() < SUPER_BYTES || bytes[..8] != SUPER_MAGIC {
             return Err("not a journal");
         }
+        // Before the format is believed: in every one this CRC is here, so that a bit that turned is not taken for a newer broker's.
+        if u32::from_le_bytes(field(bytes, 40)) != crc32c::crc32c(&bytes[..40]) {
+            return Err("the journal's first block does not check");
+        }
         match u16::from_le_bytes(field(bytes, 8)).cmp(&FORMAT) {
             Ordering::Greater => return Err(NEWER_FORMAT),
             Ordering::Less => return Err("a journal of an older format, from before the first release"),
             Ordering::Equal => {}
-        }
-        if u32::from_le_bytes(field(bytes, 40)) != crc32c::crc32c(&bytes[..40]) {
-            return Err("the journal's first block does not check");
         }
         let found = Super {
             shard: ShardId(u16::from_le_bytes(field(bytes, 10))),
@@ -363,6 +364,21 @@ mod tests {
         let header = GroupHeader { nonce: 7, life: 3, sequence: 9, flushed: 8, horizon: 4, bytes: 100, entries: 1 };
         for far in [GroupHeader { life: u32::MAX, ..header }, GroupHeader { sequence: u64::MAX, ..header }] {
             assert_eq!(GroupHeader::decode(&far.encode(), 7), None);
+        }
+
+        #[test]
+        fn a_newer_format_says_so_and_a_bit_that_turned_does_not() {
+            let found = Super { shard: ShardId(0), generation: 1, nonce: 7, block_bytes: 512, ring_bytes: 4096 };
+            for bit in 0..8 * 44 {
+                let mut bytes = found.encode();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert!(!matches!(Super::decode(&bytes), Ok(_) | Err(NEWER_FORMAT)), "bit {bit}");
+            }
+            let mut newer = found.encode();
+            newer[8..10].copy_from_slice(&(FORMAT + 1).to_le_bytes());
+            let crc = crc32c::crc32c(&newer[..40]);
+            newer[40..44].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(Super::decode(&newer), Err(NEWER_FORMAT));
         }
     }
 

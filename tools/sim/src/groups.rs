@@ -146,6 +146,11 @@ impl Modern {
         Ok(())
     }
 
+    /// A member that has a partition is told of no change.
+    pub fn keeps(&mut self, member: u32, partition: i32) {
+        self.owners.entry(partition).or_insert(member);
+    }
+
     /// A member uses a partition no more.
     pub fn released(&mut self, member: u32, partition: i32) {
         if self.owners.get(&partition) == Some(&member) {

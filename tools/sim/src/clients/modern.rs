@@ -261,7 +261,11 @@ impl Modern {
         }
         self.epoch = body.member_epoch;
         self.settled |= context.quiet_for(0);
-        let Some(assignment) = body.assignment else { return };
+        let Some(assignment) = body.assignment else {
+            // Who was late to hear may have been taken for the owner, and let go since.
+            self.partitions.iter().for_each(|partition| context.ledger.modern[self.at].keeps(me, *partition));
+            return;
+        };
         let topics = assignment.topic_partitions.iter();
         let mine: BTreeSet<i32> =
             topics.flat_map(|topic| topic.partitions.iter().map(|index| index.0).collect::<Vec<_>>()).collect();

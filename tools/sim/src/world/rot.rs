@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use ringmain_batch::{BatchHeader, crc_ok};
 use ringmain_log::{inspect, snapshot};
+use ringmain_types::Offset;
 
 use super::World;
 use crate::disk::Touched;
@@ -94,15 +95,19 @@ fn breaks_journal(touched: &Touched) -> bool {
 fn nobody_can_tell(touched: &Touched, compacted: bool) -> bool {
     match touched.path.rsplit('.').next() {
         Some("journal") => touched.missing && touched.last,
-        Some("log") => batch_replaced(&touched.before, &touched.after, compacted),
+        Some("log") => {
+            let name = touched.path.rsplit('/').next().and_then(|name| name.split('.').next());
+            let base = name.and_then(|name| name.parse().ok()).map_or(Offset(0), Offset);
+            batch_replaced(&touched.before, &touched.after, compacted.then_some(base))
+        }
         Some("snapshot") => snapshot::decode(&touched.after).is_ok(),
         _ => false,
     }
 }
 
-/// Whether a reader that looks where a batch was finds another one that fits.
-fn batch_replaced(before: &[u8], after: &[u8], compacted: bool) -> bool {
-    let mut begin = 0;
+/// Whether a reader that looks where a batch was finds another one that fits. Of a compacted log, with its segment's base.
+fn batch_replaced(before: &[u8], after: &[u8], compacted: Option<Offset>) -> bool {
+    let (mut begin, mut follows) = (0, compacted);
     while let Ok(header) = BatchHeader::parse(&before[begin..]) {
         let end = begin + header.info.bytes as usize;
         let Some(batch) = before.get(begin..end) else { break };
@@ -110,9 +115,10 @@ fn batch_replaced(before: &[u8], after: &[u8], compacted: bool) -> bool {
             let whole = after.get(begin..begin + found.info.bytes as usize)?;
             (crc_ok(whole) && whole != batch).then_some(found.base)
         });
-        if found.is_some_and(|base| base == header.base || compacted && base > header.base) {
+        if found.is_some_and(|base| base == header.base || follows.is_some_and(|follows| base >= follows)) {
             return true;
         }
+        follows = follows.map(|_| header.next());
         begin = end;
     }
     false
