@@ -183,6 +183,11 @@ impl Faults {
         for mean in means {
             *mean *= wide.pace;
         }
+        if wide.pace > 1 {
+            // In hours, a disk on which nearly each start fails would be started thousands of times, and nothing else would be done.
+            let errors = &mut self.disk_errors;
+            (errors.read, errors.other) = (errors.read.min(RARELY), errors.other.min(RARELY));
+        }
         self.wide = Wide { freeze_ns: wide.freeze_ns * wide.pace, ..wide };
         self
     }
@@ -200,6 +205,8 @@ impl Faults {
         ]
     }
 }
+
+const RARELY: f32 = 0.005;
 
 impl DiskErrors {
     fn draw(random: &mut Random) -> DiskErrors {
