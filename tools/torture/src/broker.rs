@@ -135,15 +135,31 @@ impl Broker {
 
     /// What `/metrics` says.
     pub fn metrics(&self) -> Result<String, String> {
+        self.get("/metrics")
+    }
+
+    /// The admin port's reply, status line and all.
+    pub fn get(&self, path: &str) -> Result<String, String> {
         let asked = || -> io::Result<String> {
             let mut stream = TcpStream::connect(&self.admin)?;
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: ringmain\r\nConnection: close\r\n\r\n")?;
+            let request = format!("GET {path} HTTP/1.1\r\nHost: ringmain\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes())?;
             let mut reply = String::new();
             stream.read_to_string(&mut reply)?;
             Ok(reply)
         };
-        asked().map_err(|e| format!("/metrics: {e}"))
+        asked().map_err(|e| format!("{path}: {e}"))
+    }
+
+    /// The process runs, and answers a request of Kafka's protocol.
+    pub fn answers(&mut self) -> Result<(), String> {
+        let child = self.child.as_mut().ok_or("the broker does not run")?;
+        match child.try_wait().map_err(|e| e.to_string())? {
+            Some(status) => Err(format!("the broker ended with {status}: see broker.log")),
+            None if serves(&self.address) => Ok(()),
+            None => Err("the broker runs and does not answer".into()),
+        }
     }
 
     fn proc(&self, name: &str) -> Result<String, String> {

@@ -148,7 +148,7 @@ impl Library {
             return Err(format!("librdkafka's producer ended with {status}"));
         }
         let text = std::fs::read_to_string(options.work.join("acked.txt")).map_err(|e| format!("acked.txt: {e}"))?;
-        let mut promised = Promised { offsets: vec![Vec::new(); options.partitions], reconnects: 0 };
+        let mut promised = Promised { offsets: vec![Vec::new(); options.partitions], ..Promised::default() };
         for line in text.lines() {
             let numbers: Vec<i64> = line.split(' ').filter_map(|n| n.parse().ok()).collect();
             let [partition, number, offset] = numbers[..] else { return Err(format!("acked.txt: {line}")) };

@@ -41,6 +41,8 @@ struct Batch {
 pub struct Promised {
     pub offsets: Vec<Vec<i64>>,
     pub reconnects: u64,
+    /// Batches refused with 56.
+    pub storage_errors: u64,
 }
 
 pub struct RawProducer<'a> {
@@ -57,7 +59,7 @@ impl RawProducer<'_> {
     /// Sends until told to stop, then until everything sent is acknowledged.
     pub fn run(&self) -> Result<Promised, String> {
         let producer_id = self.connect(init_producer_id)?.1;
-        let mut promised = Promised { offsets: vec![Vec::new(); self.partitions], reconnects: 0 };
+        let mut promised = Promised { offsets: vec![Vec::new(); self.partitions], ..Promised::default() };
         let mut sent = vec![0u64; self.partitions];
         let mut pending: VecDeque<Batch> = VecDeque::new();
         let mut refused = 0;
@@ -117,6 +119,10 @@ impl RawProducer<'_> {
             let part = topic.partition_responses.iter().next().ok_or_else(|| invalid("an empty reply"))?;
             if part.error_code != ErrorCode::None {
                 *refused += 1;
+                if part.error_code == ErrorCode::KafkaStorageError {
+                    promised.storage_errors += 1;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
                 if *refused > 200 {
                     return Err(invalid(&format!(
                         "refused 200 times in a row, last with {:?}: partition {} from {} on, {} acknowledged, {} in flight",

@@ -3,6 +3,9 @@
 //! The broker's directory is on ext4 or xfs, on a loop device, on a file that this process serves over FUSE and that forgets what was not
 //! flushed when the power is cut. Under load the power goes at random moments, in starts too; then the file system is mounted again, which
 //! replays its own journal, and the broker starts. At the end everything that was acknowledged must be there, in order, once.
+//!
+//! A disk without power is also one that fails every write and flush with EIO: now and then the broker lives on beside it for a while, and
+//! must say so, refuse with 56 what it can't promise, and answer all else.
 #![forbid(unsafe_code)]
 
 mod device;
@@ -22,6 +25,8 @@ use ringmain_torture::producer::RawProducer;
 use ringmain_torture::verify::verify;
 
 const PARTITIONS: usize = 8;
+/// A broker under load meets an error of its disk, and says so, within this.
+const TOLD_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Parser)]
 struct Options {
@@ -107,6 +112,7 @@ fn run(options: &Options) -> Result<bool, String> {
     });
     let promised = promised.map_err(|_| "the producer panicked".to_string())?;
     let (device, kept) = lived?;
+    let refused = promised.as_ref().map_or(0, |promised| promised.storage_errors);
     let found = match (kept, promised) {
         (Ok(()), Ok(promised)) => verify(&address, "raw", &promised.offsets).map_err(|e| e.to_string()),
         (Ok(()), Err(what)) | (Err(what), _) => Err(what),
@@ -114,7 +120,7 @@ fn run(options: &Options) -> Result<bool, String> {
     broker.kill();
     device.detach()?;
     println!(
-        "seed {}: {} on a loop device over a disk that forgets (FUSE); {met}; {:.0} s, {} records acknowledged",
+        "seed {}: {} on a loop device over a disk that forgets (FUSE); {met}; {:.0} s, {} records acknowledged, {refused} batches refused with 56",
         options.seed,
         options.fs.name(),
         began.elapsed().as_secs_f64(),
@@ -161,14 +167,22 @@ impl Power<'_> {
         broker: &mut Broker,
         met: &mut Met,
     ) -> Result<(Device, Result<(), String>), String> {
+        let mut serves = true;
         while met.cuts < self.options.cuts {
             std::thread::sleep(Duration::from_millis(fastrand::u64(20..900)));
             met.cut(&device)?;
+            if serves && fastrand::u8(..4) == 0 {
+                if let Err(what) = fenced(broker) {
+                    return Ok((device, Err(what)));
+                }
+                met.fenced += 1;
+            }
             broker.kill();
             device.detach()?;
             device = self.on(broker)?;
             // One start in four does not get to its end.
-            if fastrand::u8(..4) == 0 {
+            serves = fastrand::u8(..4) > 0;
+            if !serves {
                 broker.launch()?;
                 continue;
             }
@@ -185,10 +199,37 @@ impl Power<'_> {
     }
 }
 
+/// The process lives on a disk that fails: it answers, and says what is wrong where an operator looks.
+fn fenced(broker: &mut Broker) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        let health = broker.get("/health/ready")?;
+        if health.starts_with("HTTP/1.1 503") && health.contains("directory is fenced: ") {
+            // EIO as the kernel says it.
+            if !health.contains("os error 5") {
+                return Err(format!("/health/ready names no error of a disk: {health}"));
+            }
+            break;
+        }
+        if began.elapsed() > TOLD_MAX {
+            return Err(format!("the disk fails since {TOLD_MAX:?}, and /health/ready says {health}"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let page = broker.metrics()?;
+    let told = page.lines().find_map(|line| line.strip_prefix("ringmain_fenced_dirs ")?.parse::<u64>().ok());
+    if told.is_none_or(|dirs| dirs == 0) {
+        return Err(format!("a directory is fenced, and /metrics counts {told:?}"));
+    }
+    broker.answers()
+}
+
 /// What the cuts did.
 #[derive(Default)]
 struct Met {
     cuts: u32,
+    /// Beside which the broker lived on, and told of it.
+    fenced: u32,
     sectors: Cut,
     slowest: Duration,
 }
@@ -207,6 +248,10 @@ impl std::fmt::Display for Met {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Cut { unflushed, undone } = self.sectors;
         let slowest = self.slowest.as_millis();
-        write!(f, "{} cuts met {unflushed} unflushed sectors and undid {undone}, slowest start {slowest} ms", self.cuts)
+        let Met { cuts, fenced, .. } = self;
+        write!(
+            f,
+            "{cuts} cuts met {unflushed} unflushed sectors and undid {undone}, {fenced} times the broker lived on and told of the errors, slowest start {slowest} ms"
+        )
     }
 }
