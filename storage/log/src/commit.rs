@@ -164,6 +164,7 @@ impl Store {
         if self.flight.is_some() || self.fenced.is_some() || self.journal.is_none() || self.resume.is_some() {
             return;
         }
+        self.looked = now.mono;
         let ring = self.ring();
         let max = ring.group_bytes_max();
         let used = ring.used();

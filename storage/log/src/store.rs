@@ -92,6 +92,8 @@ pub struct Store {
     pub(crate) unconfirmed: bool,
     /// The last group that said anything new.
     pub(crate) told_news: u64,
+    /// When a group was made last, or nothing came of it: what was due and could not go waits for room, which no time makes.
+    pub(crate) looked: Instant,
     pub(crate) jobs: Jobs,
     pub(crate) reads: Reads,
     pub(crate) cache: Cache,
@@ -147,6 +149,7 @@ impl Store {
             waits: false,
             unconfirmed: false,
             told_news: 0,
+            looked: Instant(0),
             jobs: Jobs::default(),
             reads: Reads::default(),
             doing: BTreeMap::new(),
@@ -394,7 +397,8 @@ impl Store {
         let mut take = |at: Option<Instant>| earliest = earliest.into_iter().chain(at).min();
         if self.flight.is_none() {
             for slot in &self.dirty {
-                take(self.slots[*slot as usize].log.as_deref().and_then(due_at));
+                let due = self.slots[*slot as usize].log.as_deref().and_then(due_at);
+                take(due.filter(|at| *at > self.looked));
             }
         }
         take(self.full_at());

@@ -331,3 +331,33 @@ fn a_crowded_ring_opens() {
         }
     }
 }
+
+/// What is due and has no room in the ring is tried again when something happens, not all the time.
+#[test]
+fn who_waits_for_room_does_not_spin() {
+    let mut limits = Limits::tiny();
+    limits.journal_bytes = 16 << 10;
+    let mut world = World::with(1, limits);
+    world.settle();
+    world.config.flush = FlushMode::Async;
+    let mut waits = 0;
+    for n in 0..20 {
+        let p = partition(7, n);
+        let id = world.create(p, &format!("orders-{n}"));
+        world.settle();
+        if world.append(p, &batch(1, 200, n as u8, 1000, None)).is_err() {
+            continue;
+        }
+        world.now.mono = world.now.mono.plus_ms(1000);
+        world.finish(Vec::new());
+        world.settle();
+        waits += usize::from(world.store.flushed(id) < world.store.end(id));
+        let deadline = world.store.deadline();
+        assert!(
+            deadline.is_none_or(|at| at > world.now.mono),
+            "log {n}: due at {deadline:?}, now {:?}",
+            world.now.mono
+        );
+    }
+    assert!(waits > 0);
+}
