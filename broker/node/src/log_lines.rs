@@ -107,6 +107,15 @@ fn damaged(shard: u16, partition: &str, damage: &Damage) {
         Damage::Rot { path, position } if path.ends_with("index") => {
             tracing::error!(shard, partition, path, position, "an index entry does not fit its batch: passed over")
         }
+        Damage::Rot { path, position } if path.ends_with(".snapshot") => {
+            tracing::error!(
+                shard,
+                partition,
+                path,
+                position,
+                "a producers' snapshot does not check: made anew from the batches"
+            )
+        }
         Damage::Rot { path, position } => {
             tracing::error!(shard, partition, path, position, "acknowledged bytes do not check: not served")
         }

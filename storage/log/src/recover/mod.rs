@@ -59,6 +59,8 @@ struct Load {
     file: FileId,
     bytes: u32,
     got: Vec<u8>,
+    /// A piece of it could not be read.
+    unread: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -243,6 +245,13 @@ impl Store {
                             true
                         }
                         Err(_) => {
+                            // Those that are read were flushed when their segment was sealed, or with their checkpoint: no torn writes.
+                            if !load.unread {
+                                let dir = recovering.state.dir.as_deref().unwrap_or_default();
+                                let path = format!("{dir}/{}", file_name(offset, "snapshot"));
+                                let damage = Damage::Rot { path, position: 0 };
+                                self.events.push(StoreEvent::Damaged { partition: log.partition, damage });
+                            }
                             recovering.bad_snapshots.insert(offset);
                             recovering.distrusted |= recovering.checkpoint().is_some_and(|c| c.offset == offset);
                             false
@@ -434,10 +443,12 @@ impl Store {
                 return self.damaged(id.slot, recovering);
             }
         };
+        let unread = read.is_none();
         let read: &[u8] = read.as_deref().unwrap_or_default();
         if recovering.stage == Stage::Loading {
             recovering.stage = Stage::Load;
             if let Some(load) = recovering.loads.front_mut() {
+                load.unread |= unread;
                 let more = read.len().min(load.bytes as usize - load.got.len());
                 load.got.extend_from_slice(&read[..more]);
                 // A file that got shorter than it was is looked at as it is, and does not check.

@@ -88,7 +88,7 @@ pub(super) fn plan_scan(recovering: &mut Recovering, entries: &[Entry]) {
     let newest = snapshots.filter(|offset| !recovering.bad_snapshots.contains(offset)).max();
     let snapshot = checkpoint.map(|checkpoint| checkpoint.offset).or(newest);
     // The store gives it its number.
-    let load = |what, bytes| Load { what, file: FileId(0), bytes, got: Vec::new() };
+    let load = |what, bytes| Load { what, file: FileId(0), bytes, got: Vec::new(), unread: false };
     recovering.loads = snapshot.map(|offset| load(Loaded::Snapshot(offset), 0)).into_iter().collect();
     for (at, file) in checkpoint.iter().flat_map(|checkpoint| checkpoint.files.iter().enumerate()) {
         if file.bytes > 0 {

@@ -131,8 +131,12 @@ fn served_but_for_it(world: &mut World) -> Outcome {
     let sound = batches(&broker)?;
     broker.stop()?;
     must(sound.iter().all(Result::is_ok), || format!("before: {:?}", sound.iter().find(|one| one.is_err())))?;
-    for (extension, refused_most) in [("log", 1), ("index", 0), ("timeindex", 0)] {
-        let found = files(&dir.join("written-0"), &[extension])?;
+    for (extension, refused_most) in [("log", 1), ("index", 0), ("timeindex", 0), ("snapshot", 0)] {
+        let mut found = files(&dir.join("written-0"), &[extension])?;
+        if extension == "snapshot" {
+            // Of those a start reads the newest.
+            found.reverse();
+        }
         let path = found.iter().find(|path| path.metadata().is_ok_and(|data| data.len() > 0));
         let Some(path) = path else { return fail(format!("no {extension} file with anything in it")) };
         let bytes = path.metadata()?.len();
@@ -140,6 +144,7 @@ fn served_but_for_it(world: &mut World) -> Outcome {
         let at = match extension {
             "log" => bytes / 2,
             "index" => bytes / 16 * 8 + 3,
+            "snapshot" => bytes / 2,
             _ => bytes - 1,
         };
         flip(path, at)?;

@@ -170,8 +170,10 @@ impl Power<'_> {
         let mut serves = true;
         while met.cuts < self.options.cuts {
             std::thread::sleep(Duration::from_millis(fastrand::u64(20..900)));
+            // A start that is not through ends with the disk's error.
+            let ready = serves && broker.get("/health/ready")?.starts_with("HTTP/1.1 200");
             met.cut(&device)?;
-            if serves && fastrand::u8(..4) == 0 {
+            if ready && fastrand::u8(..4) == 0 {
                 if let Err(what) = fenced(broker) {
                     return Ok((device, Err(what)));
                 }
