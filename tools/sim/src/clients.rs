@@ -25,7 +25,7 @@ pub use watcher::Watcher;
 
 use ringmain_types::WallMs;
 
-use crate::faults::Plan;
+use crate::faults::{Plan, WIDE_FROM};
 use crate::ledger::{Compacted, Keeping, Ledger};
 use crate::network::Link;
 use crate::random::Random;
@@ -120,6 +120,7 @@ pub fn wishes(random: &mut Random, topics: u32, partitions_max: u64, start_ns: u
     let mut wishes = Vec::new();
     // Of its own: histories without compaction stay what they were.
     let mut compacts = Random::new(plan.seed ^ 0x636f_6d70_6163_7473);
+    let mut indexed = Random::new(plan.seed ^ 0x69_6e_64_65_78);
     let often = if compacts.chance(0.5) { 0.7 } else { 0.0 };
     // Of a short history it is the last one, and is compacted as soon as can be: its power is to go in each step of that.
     let often = |at: u32| if !durable { often } else { f32::from(at + 1 == topics) };
@@ -133,6 +134,11 @@ pub fn wishes(random: &mut Random, topics: u32, partitions_max: u64, start_ns: u
         let retained = !durable && by == By::CreateTopics && random.chance(0.2);
         if retained {
             configs.push(("retention.bytes", (8 << 10).to_string()));
+        }
+        if plan.seed >= WIDE_FROM && by == By::CreateTopics {
+            // Entries for each batch, or for every few.
+            let interval = [0, 0, 500, 4096][indexed.below(4) as usize];
+            configs.push(("index.interval.bytes", interval.to_string()));
         }
         let later = random.below(plan.chaos_ns / 2);
         let compacted = (by == By::CreateTopics && !asynchronous && compacts.chance(often(at)))
@@ -217,6 +223,7 @@ pub fn consumer_style(random: &mut Random) -> ConsumerStyle {
         max_wait_ms: [0, 5, 100][random.below(3) as usize],
         bytes_max: [500, 5_000, 1 << 20][random.below(3) as usize],
         list: 0.1,
+        greatest: false,
         pause_ns: [0, 2_000_000, 10_000_000][random.below(3) as usize],
     }
 }

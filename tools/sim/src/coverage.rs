@@ -68,6 +68,7 @@ pub const STATES: &[&str] = &[
     "nuisances: large requests",
     "nuisances: pipelines that nobody reads",
     "nuisances: silence",
+    "power losses behind a change of names",
     "produce: dozens of missing partitions",
     "records compacted away",
     "requests answered with an error",

@@ -145,6 +145,8 @@ pub struct Counts {
     /// Of flushes that failed and of what they were to make durable, blocks that are as they were before.
     pub dropped_blocks: u64,
     pub no_space: u64,
+    /// Files renamed, and directories synced.
+    pub named: u64,
     /// After power losses: blocks that show what another file, or an older life of this one, has or had.
     pub stale_blocks: u64,
 }
@@ -358,6 +360,7 @@ impl SimDisk {
                     return Err(error("syncdir", &path, DiskError::ENOENT));
                 }
                 self.names.synced(&path, mark);
+                self.counts.named += 1;
             }
         }
         Ok(DiskOk::Done)
@@ -455,6 +458,7 @@ impl SimDisk {
 
     fn change(&mut self, change: Change) -> Result<(), DiskError> {
         if let Change::Rename { from, to } = &change {
+            self.counts.named += 1;
             self.counts.spared += u64::from(to.contains(".spare-"));
             self.counts.reused += u64::from(from.contains(".spare-"));
             for (inode, path) in self.open.values_mut() {

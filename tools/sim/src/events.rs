@@ -42,6 +42,8 @@ pub enum Event {
         client: usize,
     },
     Strike(Strike),
+    /// A power loss just behind a change of names: what follows on a new name is about to be done, or just was.
+    Aimed,
     Start,
     /// A turn of the change of the number of shards. Stale when it was moved since.
     Reshard,

@@ -57,11 +57,13 @@ pub struct Wide {
     pub slow: f32,
     pub dribbles: f32,
     pub nuisances: u32,
+    /// Chance that a change of names is followed by a power loss.
+    pub aimed: f32,
 }
 
 impl Default for Wide {
     fn default() -> Wide {
-        Wide { pace: 1, freeze_ns: 0, slow: 0.0, dribbles: 0.0, nuisances: 0 }
+        Wide { pace: 1, freeze_ns: 0, slow: 0.0, dribbles: 0.0, nuisances: 0, aimed: 0.0 }
     }
 }
 
@@ -82,6 +84,7 @@ impl Wide {
             slow: if slow { random.between(5, 60) as f32 / 100.0 } else { 0.0 },
             dribbles: if dribbles { random.between(5, 60) as f32 / 100.0 } else { 0.0 },
             nuisances: if annoyed { random.between(1, 3) as u32 } else { 0 },
+            aimed: 0.02,
         }
     }
 }
@@ -188,7 +191,9 @@ impl Faults {
             let errors = &mut self.disk_errors;
             (errors.read, errors.other) = (errors.read.min(RARELY), errors.other.min(RARELY));
         }
-        self.wide = Wide { freeze_ns: wide.freeze_ns * wide.pace, ..wide };
+        // Where power goes at all.
+        let aimed = if self.power_loss_ns > 0 { wide.aimed } else { 0.0 };
+        self.wide = Wide { freeze_ns: wide.freeze_ns * wide.pace, aimed, ..wide };
         self
     }
 
@@ -314,6 +319,9 @@ impl Plan {
         let faults = Faults::draw(&mut random).widened(wide);
         let mut limits = Limits::tiny();
         limits.segment_bytes_max = (8 << 10) << random.below(4);
+        if seed >= WIDE_FROM {
+            nearer_edges(&mut limits, seed);
+        }
         if random.chance(0.1) {
             // As in production but for memory: other edges are near.
             limits =
@@ -340,6 +348,11 @@ impl Plan {
             groups: Groups::draw(seed),
             values: (10, 120),
         };
+        if seed >= WIDE_FROM {
+            // A log's start in the middle of a segment.
+            let mut trims = Random::new(seed ^ 0x0074_7269_6d73);
+            work.trims = if trims.chance(0.5) { trims.between(1, 8) as u32 } else { 0 };
+        }
         if wide.pace > 1 {
             // Those who beat every few milliseconds, and who wait for a poll, are of the short histories.
             (work.groups, work.watchers) = (Groups::default(), 0);
@@ -406,4 +419,17 @@ fn said_again_soon(limits: &mut Limits, seed: u64) {
     limits.metadata_again_bytes = 256 << Random::new(seed ^ 0x6d65_7461).below(4);
     limits.metadata_again_times = 2;
     limits.metadata_segment_bytes = 2 * limits.gather_bytes_max;
+}
+
+/// Of wide histories, in which more comes to its end: the journal's ring, spare files that nobody fills with zeroes, so that those of
+/// removed segments are used, and retention that has its turn while the history lasts.
+fn nearer_edges(limits: &mut Limits, seed: u64) {
+    let mut random = Random::new(seed ^ 0x6564_6765);
+    let mut one_of = |few: [u64; 3]| few[random.below(3) as usize];
+    limits.journal_bytes = limits.journal_bytes.min(one_of([48 << 10, 56 << 10, u64::MAX]));
+    if one_of([0, 0, 1]) == 0 {
+        limits.spare_fill_files_max = 0;
+    }
+    limits.retention_check_ms = limits.retention_check_ms.min(one_of([5, 50, u64::MAX]));
+    limits.retention_first_ms = limits.retention_first_ms.min(one_of([1, 50, u64::MAX]));
 }

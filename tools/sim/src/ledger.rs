@@ -209,12 +209,22 @@ impl Ledger {
 
     /// A shard said that this file is damaged.
     pub fn named(&mut self, path: &str) {
+        let beside = self.beside_rot(path);
         let found =
             self.rot.as_mut().and_then(|rot| Some((rot.paths.iter().find(|of| path.contains(*of))?, &mut rot.named)));
         match found {
             Some((path, named)) => _ = named.insert(path.clone()),
+            None if beside => {}
             None => self.fail("nothing rots here", path.to_owned()),
         }
+    }
+
+    /// An index of records that rotted: a batch's base offset is under no checksum, and an entry that leads to one whose offset is another
+    /// is told of, whichever of the two is wrong (DESIGN.md).
+    fn beside_rot(&self, path: &str) -> bool {
+        let records = path.strip_suffix(".timeindex").or(path.strip_suffix(".index")).map(|stem| format!("{stem}.log"));
+        let rotten = |records: &String| self.rot.iter().flat_map(|rot| &rot.paths).any(|of| records.contains(of));
+        records.is_some_and(|records| rotten(&records))
     }
 
     /// The controller may be unable to create what is asked for.

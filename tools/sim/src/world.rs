@@ -39,6 +39,9 @@ const WALL_START_MS: i64 = 1_767_225_600_000;
 /// No pause or stall lasts longer once nothing new goes wrong; and after a full disk, whose broker looks once a second for space.
 const AFTERMATH_NS: u64 = 500_000_000;
 const AFTERMATH_FULL_NS: u64 = 1_500_000_000;
+/// How long after a change of names its power loss comes, at most; and how many of these there are in a history.
+const AIMED_NS_MAX: u64 = 20_000_000;
+const AIMED_MAX: u32 = 4;
 /// A start, up to `Note::Ready` of every shard, and a clean stop.
 const START_NS_MAX: u64 = 20_000_000_000;
 const SHARDS_MAX: u16 = 3;
@@ -106,6 +109,8 @@ pub struct World {
     images: Images,
     next_link: u64,
     wall_jump_ms: i64,
+    /// Power losses behind a change of names, so far.
+    aimed: u32,
     /// Of the present life, and what the next one finds.
     layout: Layout,
     resharding: Option<Box<Reshard>>,
@@ -184,6 +189,7 @@ impl World {
             images: Images::default(),
             next_link: 1,
             wall_jump_ms: 0,
+            aimed: 0,
             layout: Layout { generation: 1, shards: plan.shards, served: false },
             resharding: None,
             reshard_ns: u64::MAX,
@@ -344,6 +350,7 @@ impl World {
             Event::ClientClosed { client, link } => self.client(client, |c, cx| c.closed(cx, link)),
             Event::Wake { client } => self.client(client, |_, _| {}),
             Event::Strike(strike) => self.strike(strike),
+            Event::Aimed => self.aimed(),
             Event::Start => self.start(),
             Event::Reshard if self.reshard_ns == at_ns => self.reshard_turn(),
             Event::Reshard => {}
@@ -367,6 +374,7 @@ impl World {
     fn disk_done(&mut self, operation: disk::Operation) {
         let outside = &mut self.outside;
         let mut due = Vec::new();
+        let named = outside.disk.counts.named;
         let done = outside.disk.complete(outside.now_ns, &mut outside.random, operation, &mut due);
         for (at, operation) in due {
             outside.events.push(at, Event::Disk(operation));
@@ -374,6 +382,14 @@ impl World {
         // Done, but the shard does not hear of it.
         if outside.point() {
             return;
+        }
+        let aimed = match self.plan.less.strikes.contains(&Strike::PowerLoss) {
+            true => 0.0,
+            false => self.plan.faults.wide.aimed,
+        };
+        if aimed > 0.0 && outside.disk.counts.named > named && outside.random.chance(aimed) {
+            let at = outside.now_ns + outside.random.skewed(1_000, AIMED_NS_MAX);
+            outside.events.push(at, Event::Aimed);
         }
         match done {
             Some((driver, done)) if reshard::driver(driver) => {
@@ -650,6 +666,15 @@ impl World {
                 self.outside.events.push(at, Event::Space);
             }
             _ => {}
+        }
+    }
+
+    fn aimed(&mut self) {
+        let struck = self.phase == Phase::Chaos && (self.running || self.resharding.is_some());
+        if struck && self.aimed < AIMED_MAX {
+            self.aimed += 1;
+            self.ledger.reach("power losses behind a change of names");
+            self.end_process(Strike::PowerLoss);
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Style {
     pub bytes_max: i32,
     /// Chance to ask for offsets instead of records.
     pub list: f32,
+    /// By time, it is for the greatest mostly.
+    pub greatest: bool,
     /// After a fetch that gave nothing.
     pub pause_ns: u64,
 }
@@ -98,7 +100,8 @@ impl Consumer {
     /// By time.
     fn find(&mut self, context: &mut Context<'_>, key: Key) {
         let wall = context.wall.0;
-        let asked = match context.random.below(4) {
+        let kind = if self.style.greatest && context.random.chance(0.6) { 0 } else { context.random.below(4) };
+        let asked = match kind {
             0 => TimeAsked::Max,
             1 => TimeAsked::At(wall - context.random.below(2_000_000) as i64),
             _ => TimeAsked::At(wall - context.random.skewed(0, 1_000) as i64),

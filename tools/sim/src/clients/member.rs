@@ -499,6 +499,7 @@ impl Client for Member {
         let Some(unanswered) = self.line.closed(context, link) else { return };
         // A broker that starts anew can't know who never synced, as on Kafka: no client may be as stubborn over a restart.
         (self.stubborn, self.deaf_until_ns, self.synced) = (false, 0, false);
+        self.late &= !matches!(self.state, State::Sync(_));
         for asked in unanswered {
             match asked {
                 // Whether it is a member, and of which generation, is not known.

@@ -3,6 +3,7 @@
 use super::World;
 use crate::clients;
 use crate::events::Event;
+use crate::faults::WIDE_FROM;
 
 /// Once faults have stopped, all that is pending ends within this, and so does each audit.
 const CALM_NS_MAX: u64 = 60_000_000_000;
@@ -90,7 +91,19 @@ impl World {
             max_wait_ms: 5,
             bytes_max: 1 << 20,
             list: 0.1,
+            greatest: false,
             pause_ns: 0,
+        };
+        let wide = self.plan.seed >= WIDE_FROM;
+        let style = match wide {
+            // In small steps, and by time: what an index says is asked for again and again.
+            true => clients::ConsumerStyle {
+                bytes_max: [500, 5_000, 1 << 20][self.outside.random.below(3) as usize],
+                list: 0.4,
+                greatest: true,
+                ..style
+            },
+            false => style,
         };
         self.auditors += 1;
         self.clients.push(Box::new(clients::Consumer::new(style)));

@@ -9,7 +9,11 @@ use ringmain_types::Offset;
 
 use super::World;
 use crate::disk::Touched;
+use crate::faults::WIDE_FROM;
 use crate::ledger::Rot;
+
+/// What the ends of names say of what files hold. Indexes have no checksum: what is wrong in them has the most ways to be believed.
+const ROTS: [&str; 8] = [".journal", ".log", ".index", ".index", ".index", ".timeindex", ".snapshot", ""];
 
 fn wanted(path: &str) -> bool {
     !path.starts_with("__") && (path.ends_with(".journal") || !path.starts_with("journal-"))
@@ -26,7 +30,11 @@ impl World {
             path.ends_with(".log") && ledger.compacted(path) && in_base_offset(content, at as usize)
         };
         let outside = &mut self.outside;
-        let Some((path, at)) = outside.disk.rot(&mut outside.random, wanted, spared) else { return };
+        // By kind, however few files of it there are.
+        let kind = (self.plan.seed >= WIDE_FROM).then(|| ROTS[outside.random.below(ROTS.len() as u64) as usize]);
+        let of_kind = |path: &str| wanted(path) && kind.is_none_or(|kind| path.ends_with(kind));
+        let rotten = outside.disk.rot(&mut outside.random, of_kind, spared);
+        let Some((path, at)) = rotten.or_else(|| outside.disk.rot(&mut outside.random, wanted, spared)) else { return };
         outside.trace.line(outside.now_ns, || "world".into(), || format!("==== rot in {path} at {at}"));
         let kind = ["journal", "log", "timeindex", "index", "snapshot"].into_iter().find(|kind| path.ends_with(kind));
         self.ledger.reach(match kind {
