@@ -74,6 +74,8 @@ pub struct Member {
     deaf_until_ns: u64,
     /// Or until it is put out.
     stubborn: bool,
+    /// It joined on this connection: the broker of now waits for its sync.
+    watched: bool,
     /// How often it is told of a generation and does not sync.
     unsynced: f32,
     /// And once more when the faults are over: it has to be put out, however quiet it is.
@@ -103,6 +105,7 @@ impl Member {
             whims,
             deaf_until_ns: 0,
             stubborn: false,
+            watched: false,
             unsynced: 0.05,
             late: false,
             gone: false,
@@ -273,7 +276,7 @@ impl Member {
     fn deafen(&mut self, context: &mut Context<'_>) {
         context.ledger.reach("groups: members only beat");
         context.say(|| format!("`{}` only beats", self.id));
-        self.stubborn = context.random.chance(0.5);
+        self.stubborn = context.random.chance(0.5) && self.watched;
         self.deaf_until_ns = context.now_ns + context.random.between(0, 3 * REBALANCE_MS as u64) * 1_000_000;
         context.wake_in(1_000_000);
     }
@@ -353,6 +356,7 @@ impl Member {
             self.check(context, result);
         }
         self.id = body.member_id.to_owned();
+        self.watched = true;
         self.generation = body.generation_id;
         let leads = body.leader == body.member_id && !body.skip_assignment;
         self.members = body.members.iter().map(|member| member.member_id.to_owned()).collect();
@@ -462,7 +466,7 @@ impl Client for Member {
             }
             State::Sync(_) if context.calm && self.late && context.random.chance(0.3) => {
                 self.deafen(context);
-                (self.late, self.stubborn) = (false, true);
+                (self.late, self.stubborn) = (false, self.watched);
             }
             State::Sync(_) if self.deaf(context) => {
                 self.next_ns = context.now_ns + context.random.below(2 * BEAT_NS);
@@ -497,8 +501,9 @@ impl Client for Member {
 
     fn closed(&mut self, context: &mut Context<'_>, link: Link) {
         let Some(unanswered) = self.line.closed(context, link) else { return };
-        // A broker that starts anew can't know who never synced, as on Kafka: no client may be as stubborn over a restart.
-        (self.stubborn, self.deaf_until_ns, self.synced) = (false, 0, false);
+        // A broker that starts anew can't know who never synced, as on Kafka: no client may be as stubborn over a restart, nor become so
+        // before it joins again.
+        (self.stubborn, self.watched, self.deaf_until_ns, self.synced) = (false, false, 0, false);
         self.late &= !matches!(self.state, State::Sync(_));
         for asked in unanswered {
             match asked {
