@@ -310,7 +310,8 @@ impl Store {
                 Fed::Batch(length) => {
                     let Some(mut input) = run.input.take() else { return Went::Over };
                     let batch = &input.buffer[input.taken..input.taken + length];
-                    let Ok(header) = checked(batch) else { return self.does_not_check(run, input) };
+                    let header = checked(batch).ok().filter(|header| self.stands(run.log, &input, header));
+                    let Some(header) = header else { return self.does_not_check(run, input) };
                     run.scratch.clear();
                     let Ok(fits) = run.map_batch(batch, &header) else {
                         return self.does_not_check(run, input);
@@ -380,7 +381,8 @@ impl Store {
     fn copy_batch(&mut self, run: &mut Run, length: usize, last_part: bool) -> Result<i64, Went> {
         let Some(mut input) = run.input.take() else { return Err(Went::Over) };
         let batch = &input.buffer[input.taken..input.taken + length];
-        let Ok(header) = checked(batch) else { return Err(self.does_not_check(run, input)) };
+        let header = checked(batch).ok().filter(|header| self.stands(run.log, &input, header));
+        let Some(header) = header else { return Err(self.does_not_check(run, input)) };
         let Some(log) = self.log(run.log) else { return Err(Went::Over) };
         let interval = log.config.index_interval_bytes;
         // A segment ends with its last offset, or readers would wait for ever in front of a gap; and it is never empty.
@@ -606,6 +608,13 @@ impl Store {
     }
 
     /// A batch does not check: whoever reads it will be told; the log is not compacted any more.
+    /// A batch is where it may be, as a reader would have it. Its base offset and epoch are under no checksum: damaged, it would put
+    /// others' offsets in the map, and be copied to where nobody knows of the damage.
+    fn stands(&self, log: LogId, input: &Input, header: &BatchHeader) -> bool {
+        let chain = self.log(log).and_then(|log| log.chain(input.part.base));
+        chain.is_none_or(|chain| chain.joins(Some(input.next), header))
+    }
+
     fn does_not_check(&mut self, run: &mut Run, input: Input) -> Went {
         run.input = Some(input);
         self.give_up(run)

@@ -120,6 +120,24 @@ fn a_segment_that_was_cut_off_is_not_compacted() {
     assert!(matches!(read, ReadResult::Failed(ReadError::Rot { .. })), "{read:?}");
 }
 
+/// An epoch is under no checksum: copied, its damage would stand where nobody knows of it.
+#[test]
+fn a_batch_of_an_epoch_that_never_was_is_not_compacted() {
+    let mut world = written();
+    stop(&mut world);
+    let (path, _) = file(&world, ".log");
+    let mut bytes = world.disk.paths()[&path].clone();
+    let place = places(&bytes)[1];
+    bytes[place + 15] ^= 4;
+    world.disk.replace(&path, &bytes);
+    world.kill();
+    world.settle();
+    world.create(partition(7, 0), "orders-0");
+    world.settle();
+    let stats = compact(&mut world);
+    assert_eq!((stats.uncleanable_logs, stats.segments_replaced), (1, 0), "{stats:?}");
+}
+
 /// Producers can't be made anew of what is not there.
 #[test]
 fn a_segment_that_was_cut_off_is_not_recovered_from() {
