@@ -310,8 +310,9 @@ impl Store {
                 Fed::Batch(length) => {
                     let Some(mut input) = run.input.take() else { return Went::Over };
                     let batch = &input.buffer[input.taken..input.taken + length];
-                    let header = checked(batch).ok().filter(|header| self.stands(run.log, &input, header));
-                    let Some(header) = header else { return self.does_not_check(run, input) };
+                    let Some(header) = self.sound(run.log, &input, batch) else {
+                        return self.does_not_check(run, input);
+                    };
                     run.scratch.clear();
                     let Ok(fits) = run.map_batch(batch, &header) else {
                         return self.does_not_check(run, input);
@@ -381,8 +382,7 @@ impl Store {
     fn copy_batch(&mut self, run: &mut Run, length: usize, last_part: bool) -> Result<i64, Went> {
         let Some(mut input) = run.input.take() else { return Err(Went::Over) };
         let batch = &input.buffer[input.taken..input.taken + length];
-        let header = checked(batch).ok().filter(|header| self.stands(run.log, &input, header));
-        let Some(header) = header else { return Err(self.does_not_check(run, input)) };
+        let Some(header) = self.sound(run.log, &input, batch) else { return Err(self.does_not_check(run, input)) };
         let Some(log) = self.log(run.log) else { return Err(Went::Over) };
         let interval = log.config.index_interval_bytes;
         // A segment ends with its last offset, or readers would wait for ever in front of a gap; and it is never empty.
@@ -607,14 +607,15 @@ impl Store {
         self.compaction.run = Some(run);
     }
 
-    /// A batch does not check: whoever reads it will be told; the log is not compacted any more.
-    /// A batch is where it may be, as a reader would have it. Its base offset and epoch are under no checksum: damaged, it would put
-    /// others' offsets in the map, and be copied to where nobody knows of the damage.
-    fn stands(&self, log: LogId, input: &Input, header: &BatchHeader) -> bool {
+    /// The header of a whole batch whose CRC is right, and which is where it may be, as a reader would have it. Its base offset and epoch
+    /// are under no checksum: damaged, it would put others' offsets in the map, and be copied to where nobody knows of the damage.
+    fn sound(&self, log: LogId, input: &Input, batch: &[u8]) -> Option<BatchHeader> {
+        let header = BatchHeader::parse(batch).ok().filter(|_| crc_ok(batch))?;
         let chain = self.log(log).and_then(|log| log.chain(input.part.base));
-        chain.is_none_or(|chain| chain.joins(Some(input.next), header))
+        chain.is_none_or(|chain| chain.joins(Some(input.next), &header)).then_some(header)
     }
 
+    /// A batch does not check: whoever reads it will be told; the log is not compacted any more.
     fn does_not_check(&mut self, run: &mut Run, input: Input) -> Went {
         run.input = Some(input);
         self.give_up(run)
@@ -642,12 +643,6 @@ impl Store {
         self.close_input(&mut run);
         self.drop_output(&mut run);
     }
-}
-
-/// The header of a whole batch whose CRC is right.
-fn checked(batch: &[u8]) -> Result<BatchHeader, ()> {
-    let header = BatchHeader::parse(batch).map_err(|_| ())?;
-    if crc_ok(batch) { Ok(header) } else { Err(()) }
 }
 
 /// Bytes in whole blocks; none for nothing.
