@@ -157,7 +157,8 @@ impl Store {
     fn checkpoint_log(&mut self, slot: u32, pool: &mut Pool) -> bool {
         let Some(log) = self.slots[slot as usize].log.as_deref().filter(|log| log.ready()) else { return false };
         let id = log.id;
-        let busy = log.checkpointing || log.pending.checkpoint.is_some() || log.full_until.is_some() || log.at_rest;
+        let under_way = log.checkpointing || log.pending.checkpoint.is_some() || log.disbelieved;
+        let busy = under_way || log.full_until.is_some() || log.at_rest;
         let (Some(dir), Some(segment)) = (log.dir_name().map(str::to_owned), log.open.front()) else { return false };
         // While an older segment waits for its seal, a younger one's producers would be too young for it.
         if busy || log.open.len() > 1 || segment.file_id().is_none() || segment.memory_from() > segment.written_to {

@@ -498,6 +498,7 @@ impl Store {
             log.since = Some(sequence);
         }
         log.hold &= !told.state;
+        log.disbelieved &= !told.state;
         log.compaction.holes_declared |= told.holes;
         for (base, written_to) in &told.extents {
             if let Some(segment) = log.segment_mut(*base) {

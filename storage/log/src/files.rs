@@ -312,8 +312,8 @@ impl Store {
     fn seal_rolled(&mut self, id: LogId, pool: &mut Pool) {
         let block = self.block;
         let Some(log) = self.log_mut(id) else { return };
-        // Both write the index.
-        if log.in_flight || log.checkpointing {
+        // A checkpoint writes the index, too.
+        if log.in_flight || log.checkpointing || log.disbelieved {
             return;
         }
         let ready = |s: &OpenSegment| {

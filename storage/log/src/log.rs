@@ -89,6 +89,9 @@ pub(crate) struct Log {
     pub pending: Pending,
     /// Of the first open segment, as the journal has it.
     pub checkpoint: Option<Box<Checkpoint>>,
+    /// The journal still tells of a checkpoint that this start did not believe: its files, of the same names as those of the next one perhaps,
+    /// are not written over before the journal has said otherwise. A write that tears would be taken for rot by the next start.
+    pub disbelieved: bool,
     /// Files of one are being written.
     pub checkpointing: bool,
     /// Snapshots that go when the next group is flushed.
@@ -162,6 +165,7 @@ impl Log {
             flushed: Offset(0),
             pending: Pending { state: true, ..Pending::default() },
             checkpoint: None,
+            disbelieved: false,
             checkpointing: false,
             stale: Vec::new(),
             kept_state: None,

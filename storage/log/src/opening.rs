@@ -226,8 +226,7 @@ impl Store {
             (Stage::NameSync { bytes, left: ..2 }, Ok(_)) => Stage::Super { bytes },
             (Stage::NameSync { bytes, left }, Ok(_)) => Stage::NameSync { bytes, left: left - 1 },
             (Stage::Open, Err(error)) if error.missing() && !self.config.journal_exists => {
-                let held = opening.seed.iter().map(|state| state_bytes(state) as u64).sum();
-                let found = self.new_super(held);
+                let found = self.new_super(&opening.seed);
                 let (dir, path) = (self.config.dir, format!("{}.new", self.journal_path()));
                 let file = opening.file;
                 let open = DiskKind::Open { dir, file, path, create: true };
@@ -351,21 +350,26 @@ impl Store {
         Some(DiskKind::Write { file, position, data: vec![zeroes.freeze()] })
     }
 
-    /// `held`: bytes of states that the ring must hold from its begin on; it is made larger than asked when they need that.
-    fn new_super(&self, held: u64) -> Super {
+    /// `seed`: what the ring must hold from its begin on; it is made larger than asked when it needs that, all of it or the largest alone, which
+    /// must fit a group, an eighth of the ring, with what is told beside it.
+    fn new_super(&self, seed: &[LogState]) -> Super {
         let config = &self.config;
+        let held: u64 = seed.iter().map(|state| state_bytes(state) as u64).sum();
+        let largest = seed.iter().map(unopened_bytes).max().unwrap_or(0);
         // Not a secret, only unlike any other file's: the seed is the node's, made when the directory was.
         let mut nonce = config.seed ^ config.journal_generation.rotate_left(32) ^ u64::from(config.shard.0);
         for _ in 0..3 {
             nonce = (nonce ^ (nonce >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
         let block = u64::from(self.block);
+        let group = largest + (HEADER_BYTES + TRAILER_BYTES) as u64 + block;
+        let least = (held * 4).max(if seed.is_empty() { 0 } else { group * 8 });
         Super {
             shard: config.shard,
             generation: config.journal_generation,
             nonce,
             block_bytes: self.block,
-            ring_bytes: (config.limits.journal_bytes - block).max((held * 4).next_multiple_of(block)),
+            ring_bytes: (config.limits.journal_bytes - block).max(least.next_multiple_of(block)),
         }
     }
 

@@ -579,7 +579,10 @@ impl Store {
         log.phase = Phase::Ready;
         log.flushed = log.end();
         log.started = log.start;
-        log.checkpoint = recovering.state.checkpoint.take().filter(|_| !recovering.distrusted);
+        let told = recovering.state.checkpoint.take();
+        log.disbelieved = told.is_some() && recovering.distrusted;
+        log.pending.state |= log.disbelieved;
+        log.checkpoint = told.filter(|_| !recovering.distrusted);
         let mut report = std::mem::take(&mut recovering.report);
         report.start = log.start;
         report.end = log.end();
