@@ -1,6 +1,6 @@
 //! All broken clients at once, beside a producer and a consumer that keep their pace: what those wait, and that nothing of theirs is lost.
 //!
-//! The attackers run at a lower priority, as clients on other machines would take no processor of the broker's.
+//! The attackers run in the idle class, as clients on other machines would take no processor of the broker's.
 
 use std::io;
 use std::sync::Mutex;
