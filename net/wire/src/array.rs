@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ringmain_buffer::Buf;
+
 use crate::{Field, Kind, Reader, WireError, Writer};
 
 /// Decoding checks every element once, allocates nothing, and keeps the range; `iter` decodes again, lazily, and can't fail.
@@ -11,13 +13,18 @@ use crate::{Field, Kind, Reader, WireError, Writer};
 pub enum Array<'a, T> {
     Wire(WireArray<'a>),
     Owned(Vec<T>),
+    /// Only in what is encoded: elements that were written before, slice by slice, in the message's version. They are not looked at.
+    Written {
+        count: usize,
+        slices: Vec<Buf>,
+    },
 }
 
 /// The range of an array whose elements are known to decode.
 #[derive(Clone)]
 pub struct WireArray<'a> {
-    count: usize,
-    elements: Reader<'a>,
+    pub(crate) count: usize,
+    pub(crate) elements: Reader<'a>,
 }
 
 impl<T> Default for Array<'_, T> {
@@ -43,6 +50,7 @@ impl<'a, T> Array<'a, T> {
         match self {
             Array::Wire(wire) => wire.count,
             Array::Owned(elements) => elements.len(),
+            Array::Written { count, .. } => *count,
         }
     }
 
@@ -54,6 +62,10 @@ impl<'a, T> Array<'a, T> {
         match self {
             Array::Wire(wire) => ArrayIter::Wire(wire.clone()),
             Array::Owned(elements) => ArrayIter::Owned(elements.iter()),
+            Array::Written { .. } => {
+                debug_assert!(false, "what is written is not read again");
+                ArrayIter::Owned([].iter())
+            }
         }
     }
 }
@@ -162,6 +174,7 @@ impl<'a, T: Field<'a> + Clone> Field<'a> for Array<'a, T> {
         match self {
             Array::Wire(_) => self.iter().for_each(|element| element.write(w)),
             Array::Owned(elements) => elements.iter().for_each(|element| element.write(w)),
+            Array::Written { slices, .. } => slices.iter().for_each(|slice| w.splice(slice.clone())),
         }
     }
 }
@@ -183,6 +196,20 @@ mod tests {
         let mut again = Writer::new(0, false);
         read.write(&mut again);
         assert_eq!(again.finish().concat()[..4], [0, 0, 0, 3], "written anew for another form");
+    }
+
+    #[test]
+    fn what_was_written_in_slices_reads_as_one_array() {
+        let slices = [vec![1i32, 2], vec![], vec![3]].map(|elements| {
+            let mut w = Writer::new(0, true);
+            elements.iter().for_each(|element| element.write(&mut w));
+            w.finish()
+        });
+        let mut w = Writer::new(0, true);
+        let written: Array<'_, i32> = Array::Written { count: 3, slices: slices.concat() };
+        written.write(&mut w);
+        let bytes = w.finish().concat();
+        assert_eq!(Array::<i32>::read(&mut Reader::new(&bytes, 0, true)).unwrap(), vec![1, 2, 3].into());
     }
 
     #[test]

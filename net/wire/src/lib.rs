@@ -10,6 +10,7 @@ mod field;
 mod format;
 mod frame;
 mod kind;
+mod place;
 mod reader;
 mod record_bytes;
 mod writer;
@@ -102,6 +103,7 @@ pub use offset_commit::{OFFSET_COMMIT, OffsetCommitRequest, OffsetCommitResponse
 pub use offset_delete::{OFFSET_DELETE, OffsetDeleteRequest, OffsetDeleteResponse};
 pub use offset_fetch::{OFFSET_FETCH, OffsetFetchRequest, OffsetFetchResponse};
 pub use offset_for_leader_epoch::{OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
+pub use place::{Body, Place};
 pub use produce::{PRODUCE, ProduceRequest, ProduceResponse};
 pub use reader::Reader;
 pub use record_bytes::RecordBytes;
