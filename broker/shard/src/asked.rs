@@ -9,13 +9,13 @@ use ringmain_types::*;
 #[derive(Clone, Debug)]
 pub(crate) enum TopicKey {
     Known(Arc<Topic>),
-    Name(String),
+    Name(Arc<str>),
     Id(TopicId),
 }
 
 impl TopicKey {
     pub(crate) fn by_name(image: &ClusterImage, name: &str) -> TopicKey {
-        image.topic(name).map_or_else(|| TopicKey::Name(name.to_owned()), |topic| TopicKey::Known(topic.clone()))
+        image.topic(name).map_or_else(|| TopicKey::Name(name.into()), |topic| TopicKey::Known(topic.clone()))
     }
 
     pub(crate) fn by_id(image: &ClusterImage, id: TopicId) -> TopicKey {

@@ -9,9 +9,11 @@ use crate::api::control::is_control;
 use crate::api::groups::is_group;
 use crate::api::local::{self, Local, LocalContext, is_local};
 use crate::asked::{Asked, Dealt};
+use crate::fetch::Stage;
 use crate::jobs::{Job, Produced, ReplyTo, Waiter, Work};
 use crate::mesh::{Call, Return};
 use crate::slab::Key;
+use crate::work::Admitted;
 use crate::{Effects, Shard};
 
 /// How long a change of metadata, or a question without a timeout of its own, may take.
@@ -36,20 +38,21 @@ impl Shard {
         }
         let connection = request.connection;
         match self.admit(now, spec, request, out) {
-            Ok(Some(request)) => self.run(now, &request, out),
+            Ok(Some(admitted)) => self.run(now, &admitted, out),
             Ok(None) => {}
             Err(why) => self.close(connection, Close::Protocol(why), out),
         }
     }
 
     /// Runs a request of an API and version that are spoken, for which there is room.
-    pub(crate) fn run(&mut self, now: Now, request: &Request, out: &mut Effects) {
+    pub(crate) fn run(&mut self, now: Now, admitted: &Admitted, out: &mut Effects) {
+        let Admitted { request, names } = admitted;
         let Some(spec) = wire::api(request.api).filter(|_| self.sessions.get_mut(request.connection).is_some()) else {
             return;
         };
         let result = match spec.key {
             key if key == wire::PRODUCE.key => self.ask_produce(now, request, out),
-            key if key == wire::FETCH.key => self.ask_fetch(now, request, out),
+            key if key == wire::FETCH.key => self.ask_fetch(now, request, *names, out),
             key if key == wire::LIST_OFFSETS.key => self.ask_list_offsets(now, request, out),
             key if key == wire::OFFSET_FOR_LEADER_EPOCH.key => self.ask_epochs(now, request, out),
             key if key == wire::DELETE_RECORDS.key => self.ask_delete_records(now, request, out),
@@ -224,8 +227,12 @@ impl Shard {
         }
         match &mut job.work {
             Work::Fetch(fetch) => {
-                // Max_wait is over; what is being read still comes, within reason.
-                if !std::mem::replace(&mut fetch.last, true) || now.mono < fetch.until.plus_ms(FETCH_GRACE_MS) {
+                // Max_wait is over; what is being read still comes, within reason. What is in the middle goes on by itself.
+                let in_the_middle = !matches!(fetch.stage, Stage::Asking);
+                if !std::mem::replace(&mut fetch.last, true)
+                    || in_the_middle
+                    || now.mono < fetch.until.plus_ms(FETCH_GRACE_MS)
+                {
                     let again = now.mono.plus_ms(FETCH_GRACE_MS);
                     job.timer = Some(self.timers.set(again, crate::shard::Timer::Job(key)));
                     self.fetch_next(now, key, out);
@@ -242,6 +249,11 @@ impl Shard {
 
     /// Encodes and sends the reply.
     pub(crate) fn finish_job(&mut self, now: Now, key: Key, out: &mut Effects) {
+        if let Some(Job { work: Work::Fetch(fetch), .. }) = self.jobs.get(key)
+            && fetch.step.is_some()
+        {
+            return self.tell_fetch(now, key, out);
+        }
         let Some(Job { mut to, work, remote, .. }) = self.take_job(key) else { return };
         let (parts, error) = match work {
             Work::Produce { acks: 0, asked } => return self.finish_unanswered(now, &to, &asked, remote, out),

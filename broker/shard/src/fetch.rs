@@ -9,12 +9,19 @@
 //! ```
 //! Owners watch for their share of min_bytes: if all owners together have min_bytes more, one of them has its share more. Slices are not
 //! held while a fetch waits; whoever had some is asked again at the end.
+//!
+//! A large one goes on a step at a time (`middle.rs`): it is read, its owners are asked, and it is told in slices. An owner of many partitions
+//! is several then, one of which is asked at a time.
+
+use std::collections::VecDeque;
 
 use ringmain_log::Slices;
 use ringmain_types::*;
 
 use crate::asked::TopicKey;
+use crate::fetch_reading::Reading;
 use crate::fetch_session::{Context, Wanted};
+use crate::fetch_telling::Telling;
 use crate::mesh::{CallId, FetchPart, FetchResult};
 
 /// One partition of a fetch.
@@ -43,12 +50,38 @@ pub(crate) struct FetchOwner {
     pub(crate) threshold: u64,
 }
 
+/// Partitions, in slices of one size: a large fetch lets go of them one by one.
 #[derive(Debug)]
+pub(crate) struct Parts {
+    slices: VecDeque<Vec<FetchAsked>>,
+    slice_max: usize,
+    len: usize,
+}
+
+pub(crate) enum Stage {
+    /// Only of a large one: another is read before it is a job.
+    Reading(Box<Reading>),
+    Asking,
+    /// Only of a large one.
+    Telling(Telling),
+}
+
 pub(crate) struct FetchJob {
+    pub(crate) stage: Stage,
+    /// It goes on a step at a time, of so many partitions.
+    pub(crate) step: Option<u32>,
+    /// What it names, or has in its session: known before it is read.
+    pub(crate) names: usize,
+    /// Owners to be asked when the one that was asked has answered; of a large one.
+    pub(crate) due: VecDeque<u32>,
+    /// Its next step has its place among those of others.
+    pub(crate) queued: bool,
     pub(crate) context: Context,
     pub(crate) by_id: bool,
     pub(crate) committed_only: bool,
-    pub(crate) parts: Vec<FetchAsked>,
+    pub(crate) parts: Parts,
+    /// What they take in a session.
+    pub(crate) session_bytes: usize,
     pub(crate) owners: Vec<FetchOwner>,
     pub(crate) min_bytes: u64,
     pub(crate) bytes_max: u64,
@@ -70,8 +103,53 @@ pub(crate) enum Next {
 }
 
 impl FetchOwner {
-    pub(crate) fn new(shard: ShardId, parts: Vec<u32>) -> FetchOwner {
-        FetchOwner { shard, parts, calling: true, watch: None, bytes: 0, stale: false, threshold: 0 }
+    fn new(shard: ShardId) -> FetchOwner {
+        FetchOwner { shard, parts: Vec::new(), calling: true, watch: None, bytes: 0, stale: false, threshold: 0 }
+    }
+}
+
+impl FetchAsked {
+    /// What counts is how it is named last.
+    pub(crate) fn name_again(&mut self, wanted: Wanted) {
+        if let Some(part) = &mut self.part {
+            (part.epoch, part.last_epoch) = (wanted.epoch, wanted.last_epoch);
+            (part.from, part.bytes_max) = (wanted.from, wanted.bytes_max);
+        }
+        self.wanted = wanted;
+    }
+}
+
+impl Parts {
+    pub(crate) fn new(slice_max: usize) -> Parts {
+        assert!(slice_max > 0);
+        Parts { slices: VecDeque::new(), slice_max, len: 0 }
+    }
+
+    pub(crate) fn push(&mut self, asked: FetchAsked) {
+        if self.len.is_multiple_of(self.slice_max) {
+            // Behind a full one comes another, most likely.
+            let expected = if self.len == 0 { 0 } else { self.slice_max };
+            self.slices.push_back(Vec::with_capacity(expected));
+        }
+        self.len += 1;
+        self.slices.back_mut().expect("there is one with room").push(asked);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, at: u32) -> &FetchAsked {
+        &self.slices[at as usize / self.slice_max][at as usize % self.slice_max]
+    }
+
+    pub(crate) fn get_mut(&mut self, at: u32) -> &mut FetchAsked {
+        &mut self.slices[at as usize / self.slice_max][at as usize % self.slice_max]
+    }
+
+    /// Takes the first slice; only of parts that nobody asks for by number any more.
+    pub(crate) fn pop(&mut self) -> Option<Vec<FetchAsked>> {
+        self.slices.pop_front()
     }
 }
 
@@ -89,10 +167,25 @@ impl FetchResult {
 }
 
 impl FetchJob {
+    /// The next partition's owner: the open one of its shard, or another once that has a step's worth.
+    pub(crate) fn deal(&mut self, shard: ShardId, open: Option<u32>) -> u32 {
+        let most = self.step.map_or(usize::MAX, |step| step as usize);
+        let open = open.filter(|open| self.owners[*open as usize].parts.len() < most).unwrap_or_else(|| {
+            self.owners.push(FetchOwner::new(shard));
+            (self.owners.len() - 1) as u32
+        });
+        let part = self.parts.len() as u32;
+        self.owners[open as usize].parts.push(part);
+        open
+    }
+
     /// The first round: everybody, for his share.
     pub(crate) fn begin(&mut self) -> Next {
+        self.stage = Stage::Asking;
         let share = self.min_bytes.div_ceil(self.owners.len().max(1) as u64).max(1);
-        self.last |= self.parts.iter().any(|asked| asked.part.is_none());
+        // One without an owner has its answer.
+        let asked: usize = self.owners.iter().map(|owner| owner.parts.len()).sum();
+        self.last |= asked < self.parts.len();
         for owner in &mut self.owners {
             owner.threshold = share;
         }
@@ -112,7 +205,7 @@ impl FetchJob {
         owner.watch = watch;
         for (&part, result) in owner.parts.iter().zip(results) {
             self.last |= result.error != ErrorCode::None || result.diverging.is_some();
-            self.parts[part as usize].result = result;
+            self.parts.get_mut(part).result = result;
         }
     }
 
@@ -152,9 +245,12 @@ impl FetchJob {
                 owner.threshold = owner.bytes + share;
             }
         }
-        for asked in &mut self.parts {
-            asked.result.slices.parts.clear();
-            asked.result.slices.bytes = 0;
+        for owner in self.owners.iter().filter(|owner| owner.bytes > 0) {
+            for part in &owner.parts {
+                let slices = &mut self.parts.get_mut(*part).result.slices;
+                slices.parts.clear();
+                slices.bytes = 0;
+            }
         }
         let unwatched = self.pick(|owner| owner.watch.is_none());
         if unwatched.is_empty() { Next::Wait } else { Next::Ask(unwatched) }
@@ -171,17 +267,43 @@ impl FetchJob {
         picked
     }
 
-    /// Lets go of what would make the reply larger than asked. The first partition with data is whole, whatever its size.
-    pub(crate) fn trim(&mut self) {
-        let mut total = 0u64;
-        for asked in &mut self.parts {
-            let bytes = u64::from(asked.result.slices.bytes);
-            if total > 0 && total + bytes > self.bytes_max {
-                asked.result.slices = Slices::default();
-                continue;
+    /// Every owner may use all of a small reply and its part of a large one; `trim` cuts what is too much. Of a large fetch one is asked after the
+    /// other, for what is left; if that is nothing, for where its logs end.
+    pub(crate) fn share_bytes_max(&self, limit: u32) -> u32 {
+        let most = match self.step {
+            None => {
+                let floor = u64::from(limit / 4).min(self.bytes_max);
+                (self.bytes_max / (self.owners.len() as u64).max(1)).max(floor).max(1)
             }
-            total += bytes;
+            Some(_) => self.bytes_max.max(1).saturating_sub(self.got_bytes()),
+        };
+        u32::try_from(most).unwrap_or(u32::MAX)
+    }
+
+    /// What is there of the reply.
+    pub(crate) fn got_bytes(&self) -> u64 {
+        let answered = self.owners.iter().filter(|owner| !owner.calling && !owner.stale);
+        answered.map(|owner| owner.bytes).sum()
+    }
+
+    /// It may ask the next owner.
+    pub(crate) fn may_ask(&self) -> bool {
+        matches!(self.stage, Stage::Asking)
+            && !self.due.is_empty()
+            && self.owners.iter().filter(|owner| owner.calling).count() == self.due.len()
+    }
+}
+
+/// Lets go of what would make the reply larger than asked. The first partition with data is whole, whatever its size. `total` is of the slices
+/// before.
+pub(crate) fn trim(parts: &mut [FetchAsked], total: &mut u64, bytes_max: u64) {
+    for asked in parts {
+        let bytes = u64::from(asked.result.slices.bytes);
+        if *total > 0 && *total + bytes > bytes_max {
+            asked.result.slices = Slices::default();
+            continue;
         }
+        *total += bytes;
     }
 }
 
@@ -212,18 +334,29 @@ mod tests {
             let result = FetchResult::failed(ErrorCode::None);
             FetchAsked { wanted, key: TopicKey::Id(TopicId(2)), part: Some(part), result }
         };
-        FetchJob {
+        let mut job = FetchJob {
+            stage: Stage::Asking,
+            step: None,
+            names: 0,
+            due: VecDeque::new(),
+            queued: false,
             context: Context::Sessionless,
             by_id: true,
             committed_only: false,
-            parts: (0..owners).map(asked).collect(),
-            owners: (0..owners).map(|at| FetchOwner::new(ShardId(at), vec![u32::from(at)])).collect(),
+            parts: Parts::new(10),
+            session_bytes: 0,
+            owners: Vec::new(),
             min_bytes,
             bytes_max: 100,
             until: Instant(1000),
             last: false,
             early: false,
+        };
+        for at in 0..owners {
+            job.deal(ShardId(at), None);
+            job.parts.push(asked(at));
         }
+        job
     }
 
     fn show(next: Next, job: &FetchJob) -> String {
@@ -284,18 +417,51 @@ mod tests {
 
     #[test]
     fn the_first_data_is_whole_and_the_rest_fits() {
-        let mut fetch = job(4, 1);
-        for (asked, bytes) in fetch.parts.iter_mut().zip([0, 500, 10, 0]) {
-            asked.result.slices.bytes = bytes;
+        let trimmed = |bytes: [u32; 4], slice: usize| {
+            let mut fetch = job(4, 1);
+            let mut parts = fetch.parts.pop().unwrap();
+            for (asked, bytes) in parts.iter_mut().zip(bytes) {
+                asked.result.slices.bytes = bytes;
+            }
+            let mut total = 0;
+            parts.chunks_mut(slice).for_each(|slice| trim(slice, &mut total, 100));
+            parts.iter().map(|asked| asked.result.slices.bytes).collect::<Vec<_>>()
+        };
+        for slice in 1..=4 {
+            assert_eq!(trimmed([0, 500, 10, 0], slice), [0, 500, 0, 0]);
+            assert_eq!(trimmed([40, 50, 20, 10], slice), [40, 50, 0, 10]);
         }
-        fetch.trim();
-        let left: Vec<u32> = fetch.parts.iter().map(|asked| asked.result.slices.bytes).collect();
-        assert_eq!(left, [0, 500, 0, 0]);
-        for (asked, bytes) in fetch.parts.iter_mut().zip([40, 50, 20, 10]) {
-            asked.result.slices.bytes = bytes;
+    }
+
+    #[test]
+    fn an_owner_of_many_is_asked_in_pieces_for_what_is_left() {
+        let mut fetch = job(0, 1);
+        fetch.step = Some(2);
+        let mut open = [None; 2];
+        for at in 0..5u16 {
+            let shard = ShardId(at % 2);
+            open[usize::from(shard.0)] = Some(fetch.deal(shard, open[usize::from(shard.0)]));
+            let one = job(1, 1).parts.pop().unwrap().remove(0);
+            fetch.parts.push(one);
         }
-        fetch.trim();
-        let left: Vec<u32> = fetch.parts.iter().map(|asked| asked.result.slices.bytes).collect();
-        assert_eq!(left, [40, 50, 0, 10]);
+        let dealt: Vec<(u16, Vec<u32>)> = fetch.owners.iter().map(|it| (it.shard.0, it.parts.clone())).collect();
+        assert_eq!(dealt, [(0, vec![0, 2]), (1, vec![1, 3]), (0, vec![4])]);
+        assert_eq!(show(fetch.begin(), &fetch), "ask 0@1,1@1,2@1");
+        fetch.due.extend([0, 1, 2]);
+        let mut asked = Vec::new();
+        for bytes in [0, 90, 20] {
+            assert!(fetch.may_ask());
+            let owner = fetch.due.pop_front().unwrap();
+            asked.push(fetch.share_bytes_max(1000));
+            assert!(!fetch.may_ask(), "one is being asked");
+            let count = fetch.owners[owner as usize].parts.len();
+            let result = |at| {
+                let slices = Slices { bytes: if at == 0 { bytes } else { 0 }, ..Slices::default() };
+                FetchResult { slices, ..FetchResult::failed(ErrorCode::None) }
+            };
+            fetch.returned(owner, (0..count).map(result).collect(), None);
+        }
+        assert_eq!(asked, [100, 100, 10]);
+        assert_eq!((fetch.share_bytes_max(1000), fetch.next(Instant(0))), (0, Next::Reply));
     }
 }

@@ -49,8 +49,17 @@ pub(crate) enum Context {
     Sessionless,
     /// All partitions; makes a session if there is room.
     Full,
+    /// All partitions, of a session that was made for them.
+    Made { id: i32 },
     /// Only what changed.
     Incremental { id: i32 },
+}
+
+/// How far a session was gone through. What moves behind the others meanwhile is left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionPlace {
+    next: u64,
+    end: u64,
 }
 
 struct Cached {
@@ -74,7 +83,7 @@ struct FetchSession {
 /// About what a partition takes in a session, but for its topic's name; a name counts at each of its partitions.
 const PART_BYTES: usize = 2 * (size_of::<PartKey>() + size_of::<Cached>());
 
-fn part_bytes(topic: &TopicRef) -> usize {
+pub(crate) fn part_bytes(topic: &TopicRef) -> usize {
     PART_BYTES
         + match topic {
             TopicRef::Name(name) => name.len(),
@@ -118,19 +127,11 @@ impl FetchSessions {
         self.sessions.get(&id).map_or(0, |session| session.parts.len())
     }
 
-    /// What to fetch, and how to answer; or the error of the whole request: 70, 71, 106.
-    pub(crate) fn begin(
-        &mut self,
-        now: Instant,
-        by_id: bool,
-        (id, epoch): (i32, i32),
-        wanted: Vec<Wanted>,
-        forgotten: Vec<PartKey>,
-    ) -> Result<(Context, Vec<Wanted>), ErrorCode> {
+    /// How to answer; or the error of the whole request: 70, 71, 106. Of an incremental one, `change` and `changed` follow.
+    pub(crate) fn begin(&mut self, now: Instant, by_id: bool, (id, epoch): (i32, i32)) -> Result<Context, ErrorCode> {
         if epoch == EPOCH_INITIAL || epoch == EPOCH_FINAL {
             self.remove(id);
-            let context = if epoch == EPOCH_FINAL { Context::Sessionless } else { Context::Full };
-            return Ok((context, wanted));
+            return Ok(if epoch == EPOCH_FINAL { Context::Sessionless } else { Context::Full });
         }
         let session = self.sessions.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         if session.epoch != epoch {
@@ -139,86 +140,105 @@ impl FetchSessions {
         if session.by_id != by_id {
             return Err(ErrorCode::FetchSessionTopicIdError);
         }
+        session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
+        self.by_use.remove(&(session.used, id));
+        session.used = now;
+        self.by_use.insert((now, id));
+        Ok(Context::Incremental { id })
+    }
+
+    /// Puts in what is named, then takes out what is forgotten.
+    pub(crate) fn change(&mut self, id: i32, wanted: Vec<Wanted>, forgotten: &[PartKey]) -> Result<(), ErrorCode> {
+        let session = self.sessions.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         let before = session.bytes;
         for part in wanted {
             session.put(part);
         }
         for key in forgotten {
-            session.forget(&key);
+            session.forget(key);
         }
-        session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
-        self.by_use.remove(&(session.used, id));
-        session.used = now;
-        self.by_use.insert((now, id));
         self.bytes = self.bytes - before + session.bytes;
+        Ok(())
+    }
+
+    /// After all changes: where to begin to go through what to fetch. `None` when nothing is left, and with it no session.
+    pub(crate) fn changed(&mut self, now: Instant, id: i32) -> Result<Option<SessionPlace>, ErrorCode> {
+        let session = self.sessions.get(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         if session.parts.is_empty() {
             self.remove(id);
-            return Ok((Context::Sessionless, Vec::new()));
+            return Ok(None);
         }
         if !self.make_room(now, 0) {
             // It grew beyond what can be kept: the client starts anew, and is told then that it has no session.
             self.remove(id);
-            return Err(ErrorCode::FetchSessionIdNotFound);
         }
         let session = self.sessions.get(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
-        let wanted = session.order.values().filter_map(|key| Some(session.parts.get(key)?.wanted.clone())).collect();
-        Ok((Context::Incremental { id }, wanted))
+        Ok(Some(SessionPlace { next: 0, end: session.next_place }))
     }
 
-    /// The session id of the reply; takes out of `parts` what the reply need not name.
-    pub(crate) fn finish<T>(
-        &mut self,
-        now: Instant,
-        by_id: bool,
-        context: Context,
-        parts: &mut Vec<(Wanted, T)>,
-        answer: impl Fn(&T) -> Answer,
-    ) -> i32 {
-        match context {
-            Context::Sessionless => 0,
-            Context::Full => self.create(now, by_id, parts, answer),
-            Context::Incremental { id } => {
-                // Evicted or replaced while its fetch waited: everything is named, and the client's next one gets 70.
-                if let Some(session) = self.sessions.get_mut(&id) {
-                    parts.retain(|(wanted, result)| session.tell(wanted, answer(result)));
-                }
-                id
-            }
-        }
+    /// What to fetch, in its order, `most` at most; with the last of it, the place is none.
+    pub(crate) fn some(&self, id: i32, place: &mut Option<SessionPlace>, most: usize) -> Vec<Wanted> {
+        let (Some(SessionPlace { next, end }), Some(session)) = (*place, self.sessions.get(&id)) else {
+            *place = None;
+            return Vec::new();
+        };
+        let mut range = session.order.range(next..end);
+        let some =
+            range.by_ref().take(most).filter_map(|(_, key)| Some(session.parts.get(key)?.wanted.clone())).collect();
+        *place = range.next().map(|(next, _)| SessionPlace { next: *next, end });
+        some
     }
 
-    fn create<T>(&mut self, now: Instant, by_id: bool, parts: &[(Wanted, T)], answer: impl Fn(&T) -> Answer) -> i32 {
-        let bytes = parts.iter().map(|(wanted, _)| part_bytes(&wanted.topic)).sum();
+    /// Before the first `tell`: makes the session that a full fetch of so many bytes (`part_bytes`) asks for, if there is room.
+    pub(crate) fn create(&mut self, now: Instant, by_id: bool, bytes: usize) -> Context {
         if bytes > self.bytes_max {
-            return 0;
+            return Context::Sessionless;
         }
         if self.sessions.len() >= self.sessions_max {
             match self.by_use.first() {
                 Some(&(used, oldest)) if used.plus_ms(EVICTION_MS) <= now => self.remove(oldest),
-                _ => return 0,
+                _ => return Context::Sessionless,
             }
         }
         if !self.make_room(now, bytes) {
-            return 0;
+            return Context::Sessionless;
         }
-        let mut session = FetchSession {
+        let id = self.next_id();
+        let session = FetchSession {
             by_id,
             epoch: 1,
             used: now,
             parts: BTreeMap::new(),
             order: BTreeMap::new(),
             next_place: 0,
-            bytes: 0,
+            bytes,
         };
-        for (wanted, result) in parts {
-            session.put(wanted.clone());
-            session.tell(wanted, answer(result));
-        }
-        let id = self.next_id();
-        self.bytes += session.bytes;
+        // For all of it, before it is filled.
+        self.bytes += bytes;
         self.sessions.insert(id, session);
         self.by_use.insert((now, id));
-        id
+        Context::Made { id }
+    }
+
+    /// Takes out of `parts` what the reply need not name.
+    pub(crate) fn tell<T>(&mut self, context: Context, parts: &mut Vec<(Wanted, T)>, answer: impl Fn(&T) -> Answer) {
+        match context {
+            Context::Sessionless | Context::Full => {}
+            Context::Made { id } => {
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    for (wanted, result) in parts {
+                        session.fill(wanted.clone());
+                        session.tell(wanted, answer(result));
+                    }
+                }
+            }
+            Context::Incremental { id } => {
+                // Evicted or replaced while its fetch waited: everything is named, and the client's next one gets 70.
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    parts.retain(|(wanted, result)| session.tell(wanted, answer(result)));
+                }
+            }
+        }
     }
 
     /// Takes away what was unused for long until `bytes` more have room; whether they have.
@@ -243,10 +263,20 @@ impl FetchSessions {
         }
     }
 
-    fn remove(&mut self, id: i32) {
+    pub(crate) fn remove(&mut self, id: i32) {
         if let Some(session) = self.sessions.remove(&id) {
             self.by_use.remove(&(session.used, id));
             self.bytes -= session.bytes;
+        }
+    }
+}
+
+impl Context {
+    /// What a reply says.
+    pub(crate) fn id(self) -> i32 {
+        match self {
+            Context::Sessionless | Context::Full => 0,
+            Context::Made { id } | Context::Incremental { id } => id,
         }
     }
 }
@@ -260,6 +290,12 @@ impl FetchSession {
             return;
         }
         self.bytes += part_bytes(&wanted.topic);
+        self.fill(wanted);
+    }
+
+    /// A new partition whose bytes are counted.
+    fn fill(&mut self, wanted: Wanted) {
+        let key = (wanted.topic.clone(), wanted.index);
         let place = self.next_place;
         self.next_place += 1;
         self.order.insert(place, key.clone());
@@ -297,6 +333,54 @@ impl FetchSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl FetchSessions {
+        /// All of a request at once: how to answer, and what to fetch.
+        fn all(
+            &mut self,
+            now: Instant,
+            by_id: bool,
+            session: (i32, i32),
+            wanted: Vec<Wanted>,
+            forgotten: Vec<PartKey>,
+        ) -> Result<(Context, Vec<Wanted>), ErrorCode> {
+            let context = self.begin(now, by_id, session)?;
+            let Context::Incremental { id } = context else { return Ok((context, wanted)) };
+            self.change(id, wanted, &forgotten)?;
+            let mut place = self.changed(now, id)?;
+            if place.is_none() {
+                return Ok((Context::Sessionless, Vec::new()));
+            }
+            let mut all = Vec::new();
+            // In pieces, which must not show.
+            while place.is_some() {
+                all.extend(self.some(id, &mut place, 2));
+            }
+            Ok((context, all))
+        }
+
+        fn finish<T>(
+            &mut self,
+            now: Instant,
+            by_id: bool,
+            mut context: Context,
+            parts: &mut Vec<(Wanted, T)>,
+            answer: impl Fn(&T) -> Answer,
+        ) -> i32 {
+            if context == Context::Full {
+                let bytes = parts.iter().map(|(wanted, _)| part_bytes(&wanted.topic)).sum();
+                context = self.create(now, by_id, bytes);
+            }
+            let mut told = Vec::new();
+            while !parts.is_empty() {
+                let mut slice = parts.drain(..parts.len().min(2)).collect();
+                self.tell(context, &mut slice, &answer);
+                told.extend(slice);
+            }
+            *parts = told;
+            context.id()
+        }
+    }
 
     fn wanted(text: &str) -> Wanted {
         let (topic, index) = text.split_once('-').unwrap();
@@ -337,7 +421,7 @@ mod tests {
             let (id, epoch) = (words[2].parse().unwrap(), words[3].parse().unwrap());
             let forgotten = list(&words, "forget:").map(wanted).map(|part| (part.topic, part.index)).collect();
             let asked = list(&words, "ask:").map(wanted).collect();
-            let got = match sessions.begin(now, by_id, (id, epoch), asked, forgotten) {
+            let got = match sessions.all(now, by_id, (id, epoch), asked, forgotten) {
                 Err(code) => format!("error {}", code.code()),
                 Ok((context, parts)) => {
                     let asked: Vec<String> = parts.iter().map(show).collect();
@@ -396,16 +480,16 @@ mod tests {
         // One that grows too much starts anew.
         let second = full(&mut sessions, now, 4);
         assert_eq!(sessions.bytes(), 10 * each);
-        let grown = sessions.begin(now, false, (second, 1), list(4, 1).collect(), Vec::new());
+        let grown = sessions.all(now, false, (second, 1), list(4, 1).collect(), Vec::new());
         assert_eq!(grown, Err(ErrorCode::FetchSessionIdNotFound));
         assert_eq!((sessions.bytes(), sessions.partitions_of(second)), (6 * each, 0));
         // It may change, and what was unused for long gives way.
-        let swapped = sessions.begin(now, false, (first, 1), list(6, 4).collect(), vec![(topic, PartitionIndex(0))]);
+        let swapped = sessions.all(now, false, (first, 1), list(6, 4).collect(), vec![(topic, PartitionIndex(0))]);
         assert_eq!(swapped.unwrap().1.len(), 9);
         let later = now.plus_ms(EVICTION_MS);
         let third = full(&mut sessions, later, 8);
         assert!(third != 0 && sessions.bytes() == 8 * each && sessions.partitions_of(first) == 0);
-        sessions.begin(later, false, (third, EPOCH_FINAL), Vec::new(), Vec::new()).unwrap();
+        sessions.all(later, false, (third, EPOCH_FINAL), Vec::new(), Vec::new()).unwrap();
         assert_eq!(sessions.bytes(), 0);
     }
 
@@ -427,7 +511,7 @@ mod tests {
         };
         let id = one.finish(Instant(0), false, Context::Full, &mut parts, quiet);
         one.sessions.get_mut(&id).unwrap().epoch = i32::MAX;
-        one.begin(Instant(0), false, (id, i32::MAX), Vec::new(), Vec::new()).unwrap();
+        one.all(Instant(0), false, (id, i32::MAX), Vec::new(), Vec::new()).unwrap();
         assert_eq!(one.sessions[&id].epoch, 1);
     }
 }

@@ -13,7 +13,7 @@ use crate::{Effects, Shard};
 const RETRY_MS: u64 = 10;
 
 impl Shard {
-    /// `bytes_max` is for all parts together, the first batch apart; with `wait`, less than that many bytes means to wait.
+    /// `bytes_max` is for all parts together, the first batch apart (0 is for none at all); with `wait`, less than that many bytes means to wait.
     pub(crate) fn serve_fetch(
         &mut self,
         now: Now,
@@ -34,7 +34,7 @@ impl Shard {
         let mut pending = Vec::new();
         let mut left = bytes_max;
         for at in 0..fetch.parts.len() {
-            let (mut result, read) = self.read_part(now, &fetch.parts[at], left, left == bytes_max);
+            let (mut result, read) = self.read_part(now, &fetch.parts[at], left, left == bytes_max && bytes_max > 0);
             match read {
                 Read::Had => left = left.saturating_sub(result.slices.bytes),
                 Read::Pending(token) => {

@@ -25,7 +25,7 @@ use crate::sessions::Sessions;
 use crate::slab::{Key, Slab};
 use crate::space::Space;
 use crate::timers::Timers;
-use crate::work::Crowd;
+use crate::work::{Crowd, InTurn};
 use crate::{Config, Effects, Input, Note, Phases};
 
 /// How long a clean stop waits for what is under way.
@@ -380,7 +380,7 @@ impl Shard {
                 && let Some(job) = self.take_job(key)
                 && let Work::Fetch(fetch) = &job.work
             {
-                self.end_watches(fetch, out);
+                self.give_fetch_up(fetch, out);
             }
         }
     }
@@ -398,8 +398,11 @@ impl Shard {
                 self.message(now, self.config.shard, message, out);
             } else if let Some((waiter, result)) = self.failed_calls.pop_front() {
                 self.returned(now, waiter, result, out);
-            } else if let Some(request) = self.next_of_crowd(now, out) {
-                self.run(now, &request, out);
+            } else if let Some(next) = self.next_of_crowd(now, out) {
+                match next {
+                    InTurn::Request(admitted) => self.run(now, &admitted, out),
+                    InTurn::Step(job) => self.do_step(now, job, out),
+                }
             } else {
                 return;
             }

@@ -8,8 +8,8 @@
 //!    v      in its line: small ones, or large ones; connections in turn
 //!  waits ------------------------------------------------------------
 //! ```
-//! Small ones may use half of the core while others have work for it, and all of it otherwise. Large ones, which take milliseconds at a
-//! stretch, use a quarter. Long polls give way to large ones that wait for memory.
+//! Small ones may use half of the core while others have work for it, and all of it otherwise. Large ones use a quarter: fetches step by step
+//! (`middle.rs`), others for milliseconds at a stretch. Long polls give way to large ones that wait for memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,6 +27,8 @@ use crate::dispatch::{REQUEST_MS, body};
 use crate::fetch::FetchAsked;
 use crate::jobs::{Job, Work};
 use crate::mesh::{FetchPart, FetchResult};
+use crate::middle::Middle;
+use crate::slab::Key;
 use crate::{Effects, Shard};
 
 /// Frames up to this name little, whatever they name.
@@ -72,6 +74,23 @@ const PRESS_MS: u64 = 500;
 struct Cost {
     bytes: u64,
     ns: u64,
+    /// What it names, as far as that was counted.
+    names: usize,
+    /// Its time is paid for when it is used.
+    in_steps: bool,
+}
+
+/// A request that may run.
+pub(crate) struct Admitted {
+    pub(crate) request: Request,
+    pub(crate) names: usize,
+}
+
+/// Whose turn it is.
+pub(crate) enum InTurn {
+    Request(Admitted),
+    /// Of a large request in the middle.
+    Step(Key),
 }
 
 struct Waiting {
@@ -117,6 +136,7 @@ pub(crate) struct Crowd {
     /// By the first request of a connection.
     small: Line,
     large: Line,
+    pub(crate) middle: Middle,
     /// When the first request of each connection has waited for too long.
     until: BTreeSet<(Instant, ConnectionId)>,
     /// The frames of all.
@@ -133,6 +153,7 @@ impl Default for Crowd {
             of: BTreeMap::new(),
             small: Line::new(SMALL_SHARE_OF_CORE),
             large: Line::new(LARGE_SHARE_OF_CORE),
+            middle: Middle::default(),
             until: BTreeSet::new(),
             frames: 0,
             pressed: None,
@@ -142,8 +163,10 @@ impl Default for Crowd {
 }
 
 impl Crowd {
+    /// Nobody waits any more; what is in the middle goes on.
     pub(crate) fn clear(&mut self) {
-        *self = Crowd { polls: self.polls, ..Crowd::default() };
+        let middle = std::mem::take(&mut self.middle);
+        *self = Crowd { polls: self.polls, middle, ..Crowd::default() };
     }
 
     /// Nobody waits for what a closed connection asked.
@@ -231,7 +254,12 @@ impl Crowd {
 impl Cost {
     /// Large in time or in memory.
     fn is_large(self, small_bytes: u64) -> bool {
-        self.ns > TURN_NS || self.bytes > small_bytes
+        self.ns > TURN_NS || self.bytes > small_bytes || self.in_steps
+    }
+
+    /// What its line pays when it begins.
+    fn due_ns(self) -> u64 {
+        if self.in_steps { 0 } else { self.ns }
     }
 }
 
@@ -239,7 +267,7 @@ impl Job {
     /// What it takes until it is answered, about.
     pub(crate) fn work_bytes(&self) -> u64 {
         let names = match &self.work {
-            Work::Fetch(fetch) => return JOB_BYTES + fetch.parts.len() as u64 * PART_BYTES + self.named_bytes(),
+            Work::Fetch(fetch) => return JOB_BYTES + fetch.names as u64 * PART_BYTES + self.named_bytes(),
             Work::Produce { asked, .. } => asked.elements(),
             Work::Offsets(asked) => asked.elements(),
             Work::Epochs(asked) => asked.elements(),
@@ -307,6 +335,8 @@ impl Shard {
         let cost = Cost {
             bytes: elements as u64 * bytes + told * TOLD_BYTES + names,
             ns: elements as u64 * ns + told * TOLD_NS,
+            names: elements,
+            in_steps: fetch && elements > self.config.limits.step_elements_max as usize,
         };
         // The rest is for what others hold.
         let most = self.account() / 8 * 7;
@@ -345,14 +375,14 @@ impl Shard {
         spec: &ApiSpec,
         request: Request,
         out: &mut Effects,
-    ) -> Result<Option<Request>, String> {
+    ) -> Result<Option<Admitted>, String> {
         let admin = is_local(spec.key) || is_control(spec.key) || is_group(spec.key);
         if let Some(why) = too_large(&self.config.limits, &request).filter(|_| admin) {
             return Err(why);
         }
         let produce = spec.key == wire::PRODUCE.key;
         let until = now.mono.plus_ms(REQUEST_MS);
-        let counting = Cost { bytes: 0, ns: (request.frame.len() as u64 * COUNT_NS).min(TURN_NS) };
+        let counting = Cost { ns: (request.frame.len() as u64 * COUNT_NS).min(TURN_NS), ..Cost::default() };
         let long = !produce && request.frame.len() > UNCOUNTED_FRAME_BYTES;
         let behind = self.crowd.of.contains_key(&request.connection);
         let counts = !long || (self.crowd.small.order.is_empty() && self.crowd.small.has_time(now, counting.ns));
@@ -368,16 +398,20 @@ impl Shard {
         let large = cost.is_large(self.small_bytes());
         // Acknowledgements wait for nobody who names much, and nobody for them.
         if cost.ns == 0 || (produce && !large) {
-            return Ok(Some(request));
+            return Ok(Some(Admitted { request, names: cost.names }));
         }
-        let room = !large || self.fits(cost.bytes);
-        let line = self.crowd.line(large);
-        if room && line.order.is_empty() && line.has_time(now, cost.ns) {
-            line.owed_ns += cost.ns;
-            return Ok(Some(request));
+        if self.crowd.line(large).order.is_empty() && self.may_begin(now, large, cost) {
+            self.crowd.line(large).owed_ns += cost.due_ns();
+            return Ok(Some(Admitted { request, names: cost.names }));
         }
         self.wait(now, Waiting { request, cost, counted: true, until }, out);
         Ok(None)
+    }
+
+    /// Whether there is time for it, and memory for a large one.
+    fn may_begin(&mut self, now: Now, large: bool, cost: Cost) -> bool {
+        let room = !large || (self.crowd.middle.is_empty() && self.fits(cost.bytes));
+        room && self.crowd.line(large).has_time(now, cost.ns)
     }
 
     fn wait(&mut self, now: Now, waiting: Waiting, out: &mut Effects) {
@@ -446,25 +480,25 @@ impl Shard {
         }
     }
 
-    /// The next that waited, once there is time and memory for it.
-    pub(crate) fn next_of_crowd(&mut self, now: Now, out: &mut Effects) -> Option<Request> {
+    /// The next that waited, once there is time and memory for it, or the next step.
+    pub(crate) fn next_of_crowd(&mut self, now: Now, out: &mut Effects) -> Option<InTurn> {
         self.press(now, out);
         let small_bytes = self.small_bytes();
         loop {
             let mut can_run = |large: bool| {
                 let Some((_, first)) = self.crowd.first(large) else { return false };
-                let Cost { bytes, ns } = first.cost;
-                (!large || self.fits(bytes)) && self.crowd.line(large).has_time(now, ns)
+                let cost = first.cost;
+                self.may_begin(now, large, cost)
             };
             let large = match (can_run(false), can_run(true)) {
                 (true, _) => false,
                 (false, true) => true,
-                (false, false) => return None,
+                (false, false) => return self.next_step(now).map(InTurn::Step),
             };
             let mut waiting = self.crowd.pop(large, small_bytes)?;
-            self.crowd.line(large).owed_ns += waiting.cost.ns;
+            self.crowd.line(large).owed_ns += waiting.cost.due_ns();
             if std::mem::replace(&mut waiting.counted, true) {
-                return Some(waiting.request);
+                return Some(InTurn::Request(Admitted { request: waiting.request, names: waiting.cost.names }));
             }
             let counted =
                 wire::api(waiting.request.api).map_or(Ok(Cost::default()), |spec| self.cost(spec, &waiting.request));
@@ -478,6 +512,16 @@ impl Shard {
         }
     }
 
+    /// The next step of those in the middle, if there is time for it.
+    fn next_step(&mut self, now: Now) -> Option<Key> {
+        let step_ns = self.step_ns();
+        if self.crowd.middle.is_empty() || !self.crowd.large.has_time(now, step_ns) {
+            return None;
+        }
+        self.crowd.large.owed_ns += step_ns;
+        self.crowd.middle.pop()
+    }
+
     /// Who waited for too long is closed.
     pub(crate) fn expire_crowd(&mut self, now: Now, out: &mut Effects) {
         while let Some((_, id)) = self.crowd.until.first().copied().filter(|(until, _)| *until <= now.mono) {
@@ -488,12 +532,14 @@ impl Shard {
 
     /// When somebody's turn has come, or never will.
     pub(crate) fn crowd_deadline(&self) -> Option<Instant> {
-        let (until, _) = *self.crowd.until.first()?;
+        let step = (!self.crowd.middle.is_empty()).then(|| self.crowd.large.free_at());
+        let Some((until, _)) = self.crowd.until.first().copied() else { return step };
         if !self.crowd.small.order.is_empty() {
             return Some(Instant(0));
         }
         let again = self.crowd.pressed.map_or(Instant(0), |(_, at)| at.plus_ms(PRESS_MS));
         let next = self.crowd.large.free_at();
-        Some(if self.is_pressed() { next.max(again) } else { next }.min(until))
+        let next = if self.is_pressed() { next.max(again) } else { next };
+        [Some(next), Some(until), step].into_iter().flatten().min()
     }
 }

@@ -51,6 +51,9 @@ pub struct Limits {
     /// Elements of all arrays of one request (topics, partitions, names): more than a fetch has that names every partition of the cluster
     /// with its topic. What a request takes in memory follows from their number.
     pub request_elements_max: u32,
+    /// Of a large fetch so many partitions are gone through at a stretch: a fraction of a millisecond, in which nobody else of the core is
+    /// served.
+    pub step_elements_max: u32,
     /// A DescribeConfigs reply stops at about this: every resource has dozens of configs with their words.
     pub describe_reply_bytes_max: u32,
     /// What the records of one compressed batch may come to when they are checked: it bounds the time that one batch can take from
@@ -180,6 +183,7 @@ impl Limits {
             frame_bytes_max: 100 << 20,
             admin_frame_bytes_max: 4 << 20,
             request_elements_max: 1 << 19,
+            step_elements_max: 1000,
             describe_reply_bytes_max: 32 << 20,
             batch_decompressed_bytes_max: 64 << 20,
             fetch_reply_bytes_max: 4 << 20,
@@ -256,6 +260,7 @@ impl Limits {
             frame_bytes_max: 64 << 10,
             admin_frame_bytes_max: 16 << 10,
             request_elements_max: 4 << 10,
+            step_elements_max: 40,
             describe_reply_bytes_max: 256 << 10,
             batch_decompressed_bytes_max: 256 << 10,
             fetch_reply_bytes_max: 8 << 10,

@@ -60,7 +60,7 @@ pub(super) fn decide(controller: &mut Controller, now: Now, request: &Request) -
 
 fn key(state: &DeleteTopicState<'_>) -> TopicKey {
     match state.name {
-        Some(name) => TopicKey::Name(name.to_owned()),
+        Some(name) => TopicKey::Name(name.into()),
         None => TopicKey::Id(state.topic_id),
     }
 }

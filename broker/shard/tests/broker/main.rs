@@ -8,3 +8,4 @@ mod data;
 mod faults;
 mod groups;
 mod much;
+mod steps;

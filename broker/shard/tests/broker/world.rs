@@ -232,9 +232,13 @@ impl World {
         self.run();
     }
 
-    pub fn stop(&mut self) {
+    pub fn begin_stop(&mut self) {
         self.inboxes.iter_mut().for_each(|inbox| inbox.stop = true);
         self.run();
+    }
+
+    pub fn stop(&mut self) {
+        self.begin_stop();
         let stopped = self.notes.iter().filter(|(_, note)| matches!(note, Note::Stopped)).count();
         assert_eq!(stopped, self.shards.len(), "{:?}", self.notes.iter().rev().take(10).collect::<Vec<_>>());
     }
