@@ -2,10 +2,11 @@
 //! for, requests that name hundreds of things. It is promised nothing; the broker and everybody else must live with it.
 
 use ringmain_types::{BrokerId, LeaderEpoch, PartitionIndex};
+use ringmain_wire::fetch::{FetchPartition, FetchTopic};
 use ringmain_wire::offset_for_leader_epoch::{OffsetForLeaderPartition, OffsetForLeaderTopic};
 use ringmain_wire::{
-    API_VERSIONS, ApiVersionsRequest, METADATA, MetadataRequest, OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest,
-    encode_request,
+    API_VERSIONS, ApiVersionsRequest, FETCH, FetchRequest, METADATA, MetadataRequest, OFFSET_FOR_LEADER_EPOCH,
+    OffsetForLeaderEpochRequest, encode_request,
 };
 
 use super::{Action, Client, Context};
@@ -76,8 +77,11 @@ fn request(correlation: i32) -> Vec<u8> {
     }
 }
 
-/// One that asks for many partitions, most of which are not there.
+/// One that asks for many partitions, most of which are not there: every other one a fetch, which goes on in steps.
 fn large(correlation: i32, names: i32) -> Vec<u8> {
+    if correlation % 2 == 1 {
+        return large_fetch(correlation, names / 2);
+    }
     let partitions = (0..names).map(|index| OffsetForLeaderPartition {
         partition: PartitionIndex(index),
         current_leader_epoch: LeaderEpoch(-1),
@@ -86,6 +90,21 @@ fn large(correlation: i32, names: i32) -> Vec<u8> {
     let topic = OffsetForLeaderTopic { topic: "topic-0", partitions: partitions.collect() };
     let body = OffsetForLeaderEpochRequest { replica_id: BrokerId(-1), topics: vec![topic].into() };
     encode_request(&OFFSET_FOR_LEADER_EPOCH, 4, correlation, Some("sim"), &body).concat()
+}
+
+/// Some wait, some make a session.
+fn large_fetch(correlation: i32, names: i32) -> Vec<u8> {
+    let part =
+        |index| FetchPartition { partition: PartitionIndex(index), partition_max_bytes: 1 << 20, ..Default::default() };
+    let topic = FetchTopic { topic: "topic-0", partitions: (0..names).map(part).collect(), ..Default::default() };
+    let body = FetchRequest {
+        max_wait_ms: correlation % 4 * 100,
+        min_bytes: 1 << 20,
+        session_epoch: -(correlation / 4 % 2),
+        topics: vec![topic].into(),
+        ..Default::default()
+    };
+    encode_request(&FETCH, 12, correlation, Some("sim"), &body).concat()
 }
 
 impl Client for Nuisance {
