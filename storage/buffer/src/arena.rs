@@ -124,6 +124,15 @@ impl Arenas {
     /// For a pool of `total` bytes, which keeps about `kept` bytes that nobody uses.
     pub(crate) fn new(total: u64, kept: usize) -> Arenas {
         let part = usize::try_from(total / 32).unwrap_or(usize::MAX).min(ARENA_BYTES_MAX);
+        Arenas::of(part, kept)
+    }
+
+    /// For a pool of `total` bytes whose blocks are all of one size: no other one holds on to an arena, so it may be large.
+    pub(crate) fn uniform(total: usize) -> Arenas {
+        Arenas::of(total.min(ARENA_BYTES_MAX), total)
+    }
+
+    fn of(part: usize, kept: usize) -> Arenas {
         let arena_bytes = part.next_power_of_two().clamp(ARENA_BYTES_MIN, ARENA_BYTES_MAX);
         Arenas {
             arena_bytes,

@@ -42,6 +42,15 @@ impl Pool {
         }
     }
 
+    /// A pool that has `count` blocks of `bytes` each for `account`, and nothing else.
+    pub fn uniform(shard: ShardId, account: Account, bytes: usize, count: usize) -> Pool {
+        let total = block_size(bytes) * count;
+        let mut limit = [0; ACCOUNTS];
+        limit[account as usize] = total as u64;
+        let (used, returns) = ([0; ACCOUNTS], Arc::new(Returns::new()));
+        Pool { shard, used, limit, arenas: Arenas::uniform(total), returns }
+    }
+
     pub fn shard(&self) -> ShardId {
         self.shard
     }
@@ -134,6 +143,18 @@ fn block_size(bytes: usize) -> usize {
 #[allow(clippy::disallowed_methods)] // blocks come back from other threads
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_uniform_pool_has_so_many_blocks_close_together() {
+        let mut pool = Pool::uniform(ShardId(0), Account::Receive, 64 << 10, 40);
+        let blocks: Vec<BufMut> = std::iter::from_fn(|| pool.take(Account::Receive, 64 << 10).ok()).collect();
+        assert_eq!(blocks.len(), 40);
+        let mut arenas: Vec<usize> = blocks.iter().map(|block| block.as_ptr().addr() / (2 << 20)).collect();
+        arenas.sort_unstable();
+        arenas.dedup();
+        assert!(cfg!(miri) || arenas.len() == 2, "huge pages: {arenas:?}");
+        assert!(pool.take(Account::Tail, 1).is_err(), "of nothing else");
+    }
 
     #[test]
     fn an_account_refuses_and_takes_back() {

@@ -20,6 +20,8 @@ use crate::{AppendAs, AppendError, Appended, LogConfig};
 /// A log that takes a chunk's worth within this much time gets a chunk of twice the size next.
 const CHUNK_GROWS_WITHIN_MS: u64 = 1000;
 const CHUNK_BYTES_MIN: u32 = 512;
+/// A chunk that need not be large has room for so many batches.
+const CHUNK_BATCHES: u32 = 4;
 
 #[derive(Debug)]
 pub(crate) enum Phase {
@@ -135,6 +137,8 @@ pub(crate) struct Shared<'a> {
     pub pool: &'a mut Pool,
     pub block: u32,
     pub chunk_bytes_max: u32,
+    /// No larger than this where that is enough for a few batches: what is used again soon is still in the processor's cache.
+    pub chunk_bytes_warm: u32,
     pub segment_bytes_max: u32,
 }
 
@@ -346,7 +350,8 @@ impl Log {
     fn take_room(&mut self, shared: &mut Shared<'_>, bytes: u32) -> Result<(), AppendError> {
         let grows = shared.now.mono.since(self.chunk_at) < CHUNK_GROWS_WITHIN_MS * 1_000_000;
         let hint = if grows { self.chunk_hint.saturating_mul(2) } else { self.chunk_hint / 4 };
-        let hint = hint.clamp(CHUNK_BYTES_MIN, shared.chunk_bytes_max);
+        let most = shared.chunk_bytes_warm.max(bytes.saturating_mul(CHUNK_BATCHES)).min(shared.chunk_bytes_max);
+        let hint = hint.clamp(CHUNK_BYTES_MIN, most);
         let active = self.open.back_mut().expect("a log has an active segment");
         let before = active.chunks.len();
         let block = shared.block;
@@ -445,7 +450,9 @@ mod tests {
             let mut append = |log: &mut Log, bytes: u32| {
                 let (block, chunk_bytes_max) = (limits.block_bytes, 4096);
                 let segment_bytes_max = limits.segment_bytes_max;
-                let mut shared = Shared { now, pool: &mut pool, block, chunk_bytes_max, segment_bytes_max };
+                let chunk_bytes_warm = chunk_bytes_max;
+                let mut shared =
+                    Shared { now, pool: &mut pool, block, chunk_bytes_max, chunk_bytes_warm, segment_bytes_max };
                 log.append(&mut shared, &batch(bytes as usize), &AppendAs::Leader { epoch: LeaderEpoch(0) }).unwrap()
             };
             append(&mut log, left - 100);

@@ -242,6 +242,7 @@ impl Store {
         let crowded = self.journal.as_ref().is_none_or(|ring| ring.used() > ring.ring_bytes / 8 * 6);
         let limits = &self.config.limits;
         let (block, segment_bytes_max) = (self.block, limits.segment_bytes_max);
+        let chunk_bytes_warm = limits.gather_bytes_max.min(1 << 20);
         let chunk_bytes_max = limits.gather_bytes_max.saturating_mul(4).min(1 << 20);
         let trickle = limits.trickle_bytes_max;
         let slot = id.slot;
@@ -261,13 +262,13 @@ impl Store {
             log.refuse(batches, &how);
             return Err(AppendError::Memory(Refused { account: Account::Tail, wanted: batches.bytes.len(), left: 0 }));
         }
-        let mut shared = Shared { now, pool, block, chunk_bytes_max, segment_bytes_max };
+        let mut shared = Shared { now, pool, block, chunk_bytes_max, chunk_bytes_warm, segment_bytes_max };
         let mut appended = log.append(&mut shared, batches, &how);
         if matches!(appended, Err(AppendError::Memory(_))) {
             let again = self.squeeze(pool);
             let Some(log) = self.log_mut(id) else { return Err(AppendError::Removed) };
             if again {
-                let mut shared = Shared { now, pool, block, chunk_bytes_max, segment_bytes_max };
+                let mut shared = Shared { now, pool, block, chunk_bytes_max, chunk_bytes_warm, segment_bytes_max };
                 appended = log.append(&mut shared, batches, &how);
             }
             if matches!(appended, Err(AppendError::Memory(_))) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 use ringmain_buffer::{Buf, BufMut, Pool};
-use ringmain_types::{ACCOUNTS, Account, Limits, ShardId};
+use ringmain_types::{Account, ShardId};
 
 const PAGE: usize = 4096;
 /// From so many bytes on a buffer is given away rather than lent: then what is in it need not be copied out.
@@ -44,7 +44,7 @@ impl Provided {
     pub(crate) fn register(ring: &IoUring, shard: ShardId, count: u16, bytes: usize) -> io::Result<Provided> {
         assert!(count.is_power_of_two() && bytes.is_power_of_two() && bytes >= PAGE);
         let entries = Memory::new((usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(PAGE));
-        let mut pool = pool(shard, (usize::from(count) + GIVEN_MAX) * bytes);
+        let mut pool = Pool::uniform(shard, Account::Receive, bytes, usize::from(count) + GIVEN_MAX);
         let buffers =
             (0..count).map(|_| pool.take(Account::Receive, bytes).expect("the pool is made for them")).collect();
         let mut provided = Provided {
@@ -138,14 +138,6 @@ impl Provided {
         let tail = unsafe { &*BufRingEntry::tail(self.entries.pointer.cast()).cast::<AtomicU16>() };
         tail.store(self.tail, Ordering::Release);
     }
-}
-
-/// Of blocks that only the receive account pays for.
-fn pool(shard: ShardId, bytes: usize) -> Pool {
-    let mut limits = Limits::production(0);
-    limits.memory_bytes = [0; ACCOUNTS];
-    limits.memory_bytes[Account::Receive as usize] = bytes as u64;
-    Pool::new(shard, &limits)
 }
 
 /// Zeroed, page-aligned, freed on drop.

@@ -218,7 +218,7 @@ impl Limits {
             auto_create_topics_max: 1000,
             partitions_max: 200_000,
             memory_bytes: [part(25), part(25), part(20), part(20), part(5), part(5)],
-            cache_bytes_min: 16 << 20,
+            cache_bytes_min: 1 << 20,
             open_files_max: 4096,
             reads_inflight_max: 64,
             metric_partitions_max: 10_000,
