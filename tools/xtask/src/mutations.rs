@@ -3,7 +3,8 @@
 //! All `tools/sim/mutations/*.patch` are applied to one copy of HEAD in `target/mutations`; each bug in them is there only where
 //! `ringmain_types::mutation("its name")` says so, which this adds. So the copy is built once, and hunted (`ringmain-sim --hunt`) once for
 //! each bug, told by the environment. What stands in front of a patch's first `diff` says what the bug is, and in its line `FAILURES: `
-//! which of FAILURES.md's it is one of. What was found, and after how many histories, is a row of the table in tools/sim/DESIGN.md: each
+//! which of FAILURES.md's it is one of. What the simulator does not find the store's own tests must, which drive a store alone on a disk of their own
+//! through thousands of lives, and can fill its journal or lay a block where they like. What was found, and after how many histories, is a row of the table in tools/sim/DESIGN.md: each
 //! hunt writes its own, so that some bugs alone may be hunted again.
 
 use std::fs;
@@ -33,14 +34,14 @@ const TABLE: &str = "tools/sim/DESIGN.md";
 const TABLE_HEAD: &str = "| bug | ";
 
 pub fn run(wanted: &[String]) -> bool {
-    let sim = match built() {
-        Ok(sim) => sim,
+    let copy = match Copy::built() {
+        Ok(copy) => copy,
         Err(error) => {
             eprintln!("mutations: {error}");
             return false;
         }
     };
-    if !clean(&sim) {
+    if !copy.clean() {
         return false;
     }
     let mut patches = patches().unwrap_or_default();
@@ -51,7 +52,10 @@ pub fn run(wanted: &[String]) -> bool {
     let mut missed = 0;
     for patch in &patches {
         let (name, began) = (name(patch), Instant::now());
-        let outcome = hunt(&sim, &name, seeds);
+        let outcome = match copy.hunt(&name, seeds) {
+            Ok(line) if !line.starts_with(FOUND) => copy.test(&name).map(|found| found.unwrap_or(line)),
+            outcome => outcome,
+        };
         let found = outcome.as_ref().is_ok_and(|line| line.starts_with(FOUND));
         missed += usize::from(!found);
         let text = outcome.unwrap_or_else(|error| format!("BROKEN: {error}"));
@@ -65,63 +69,108 @@ pub fn run(wanted: &[String]) -> bool {
     missed == 0
 }
 
-/// Whether nothing is found without a bug; seen once for each build.
-fn clean(sim: &Path) -> bool {
-    let seen = sim.with_extension("clean");
-    if seen.exists() {
-        return true;
-    }
-    let clean = hunt(sim, "", SEEDS_CLEAN);
-    println!("without a bug: {}", clean.as_deref().unwrap_or_else(|error| error));
-    clean.is_ok_and(|line| !line.starts_with(FOUND)) && fs::write(&seen, "").is_ok()
-}
-
 fn name(patch: &Path) -> String {
     patch.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A simulator with every bug in it.
-fn built() -> Result<PathBuf, String> {
-    let (copy, target) = (root().join("target/mutations/tree"), root().join("target/mutations/target"));
-    let (sim, stamp) = (target.join("sim/ringmain-sim"), root().join("target/mutations/built"));
-    let head = git(&root(), &["rev-parse", "HEAD"])?.trim().to_owned();
-    let mut made_of = format!("{head}\n{SWITCH}");
-    for patch in patches()? {
-        made_of += &fs::read_to_string(&patch).map_err(|error| format!("{}: {error}", patch.display()))?;
+/// A tree with every bug in it, and its simulator.
+struct Copy {
+    tree: PathBuf,
+    target: PathBuf,
+}
+
+impl Copy {
+    fn sim(&self) -> PathBuf {
+        self.target.join("sim/ringmain-sim")
     }
-    if sim.exists() && fs::read_to_string(&stamp).is_ok_and(|built| built == made_of) {
-        return Ok(sim);
+
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target).args(arguments);
+        cargo
     }
-    if !copy.exists() {
-        git(&root(), &["worktree", "prune"])?;
-        git(&root(), &["worktree", "add", "--force", "--detach", &copy.to_string_lossy(), "HEAD"])?;
+
+    fn built() -> Result<Copy, String> {
+        let copy = Copy { tree: root().join("target/mutations/tree"), target: root().join("target/mutations/target") };
+        let (tree, sim, stamp) = (&copy.tree, copy.sim(), root().join("target/mutations/built"));
+        let head = git(&root(), &["rev-parse", "HEAD"])?.trim().to_owned();
+        let mut made_of = format!("{head}\n{SWITCH}");
+        for patch in patches()? {
+            made_of += &fs::read_to_string(&patch).map_err(|error| format!("{}: {error}", patch.display()))?;
+        }
+        if sim.exists() && fs::read_to_string(&stamp).is_ok_and(|built| built == made_of) {
+            return Ok(copy);
+        }
+        if !tree.exists() {
+            git(&root(), &["worktree", "prune"])?;
+            git(&root(), &["worktree", "add", "--force", "--detach", &tree.to_string_lossy(), "HEAD"])?;
+        }
+        let _ = (fs::remove_file(&stamp), fs::remove_file(sim.with_extension("clean")));
+        let before = changed(tree)?;
+        git(tree, &["reset", "--quiet", "--hard", &head])?;
+        for patch in patches()? {
+            let patch = fs::canonicalize(patch).map_err(|error| error.to_string())?;
+            git(tree, &["apply", &patch.to_string_lossy()])?;
+        }
+        let switched = tree.join("storage/types/src/lib.rs");
+        let text = fs::read_to_string(&switched).map_err(|error| error.to_string())?;
+        fs::write(&switched, text + SWITCH).map_err(|error| error.to_string())?;
+        // What is as it was is as old as it was: only the rest is built again.
+        for (path, bytes, age) in before {
+            if fs::read(&path).is_ok_and(|now| now == bytes) {
+                let file = fs::File::options().write(true).open(&path);
+                file.and_then(|file| file.set_modified(age)).map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
+        let status = copy.cargo(&["build", "--quiet", "--profile", "sim", "--package", "ringmain-sim"]).status();
+        let status = status.map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err(format!("with all bugs in it the tree does not build: {status}"));
+        }
+        fs::write(&stamp, made_of).map_err(|error| error.to_string())?;
+        Ok(copy)
     }
-    let _ = (fs::remove_file(&stamp), fs::remove_file(sim.with_extension("clean")));
-    let before = changed(&copy)?;
-    git(&copy, &["reset", "--quiet", "--hard", &head])?;
-    for patch in patches()? {
-        let patch = fs::canonicalize(patch).map_err(|error| error.to_string())?;
-        git(&copy, &["apply", &patch.to_string_lossy()])?;
+
+    /// Whether nothing is found without a bug; seen once for each build.
+    fn clean(&self) -> bool {
+        let seen = self.sim().with_extension("clean");
+        if seen.exists() {
+            return true;
+        }
+        let (clean, tests) = (self.hunt("", SEEDS_CLEAN), self.test(""));
+        println!("without a bug: {}; {tests:?}", clean.as_deref().unwrap_or_else(|error| error));
+        let clean = clean.is_ok_and(|line| !line.starts_with(FOUND)) && tests == Ok(None);
+        clean && fs::write(&seen, "").is_ok()
     }
-    let switched = copy.join("storage/types/src/lib.rs");
-    let text = fs::read_to_string(&switched).map_err(|error| error.to_string())?;
-    fs::write(&switched, text + SWITCH).map_err(|error| error.to_string())?;
-    // What is as it was is as old as it was: only the rest is built again.
-    for (path, bytes, age) in before {
-        if fs::read(&path).is_ok_and(|now| now == bytes) {
-            let file = fs::File::options().write(true).open(&path);
-            file.and_then(|file| file.set_modified(age)).map_err(|error| format!("{}: {error}", path.display()))?;
+
+    /// The line of the simulator's hunt for this bug.
+    fn hunt(&self, name: &str, seeds: &str) -> Result<String, String> {
+        let mut command = Command::new(self.sim());
+        command.args(["--hunt", seeds]).env("RINGMAIN_MUTATION", name).stderr(Stdio::inherit());
+        let output = command.output().map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().rev().find(|line| line.starts_with(FOUND) || line.starts_with("NOT FOUND"));
+        line.map(str::to_owned).ok_or_else(|| format!("sim: {}", output.status))
+    }
+
+    /// As `hunt`, of the store's own tests; nothing when all of them pass.
+    fn test(&self, name: &str) -> Result<Option<String>, String> {
+        let mut cargo = self.cargo(&["test", "--quiet", "--no-fail-fast", "--package", "ringmain-log"]);
+        let output = cargo.env("RINGMAIN_MUTATION", name).output().map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        match failed_test(&text) {
+            None if !output.status.success() => Err(format!("tests of the store: {}", output.status)),
+            found => Ok(found),
         }
     }
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
-    let status = cargo.args(["build", "--quiet", "--profile", "sim", "--package", "ringmain-sim"]).status();
-    let status = status.map_err(|error| error.to_string())?;
-    if !status.success() {
-        return Err(format!("with all bugs in it the tree does not build: {status}"));
-    }
-    fs::write(&stamp, made_of).map_err(|error| error.to_string())?;
-    Ok(sim)
+}
+
+/// The first failed test in what the test runner printed, and what it said.
+fn failed_test(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("\n---- ")?;
+    let (test, said) = rest.split_once(" stdout ----")?;
+    let said = said.lines().skip_while(|line| !line.contains(" panicked at ")).nth(1).unwrap_or("it failed");
+    Some(format!("{FOUND}{TESTS}: {test}: {}", said.replace('|', "/")))
 }
 
 /// Files that are not as in HEAD, what they hold, and when they were written.
@@ -137,6 +186,8 @@ fn changed(copy: &Path) -> Result<Vec<(PathBuf, Vec<u8>, SystemTime)>, String> {
 
 /// How a hunt's line begins.
 const FOUND: &str = "FOUND after ";
+/// What stands there in the place of the number of histories.
+const TESTS: &str = "the store's own tests";
 
 /// `FOUND after <histories>: <which>: <invariant>` as a row.
 fn row(name: &str, failures: &str, text: &str) -> String {
@@ -188,16 +239,6 @@ fn patches() -> Result<Vec<PathBuf>, String> {
     Ok(patches)
 }
 
-/// The line of the hunt for this bug.
-fn hunt(sim: &Path, name: &str, seeds: &str) -> Result<String, String> {
-    let mut command = Command::new(sim);
-    command.args(["--hunt", seeds]).env("RINGMAIN_MUTATION", name).stderr(Stdio::inherit());
-    let output = command.output().map_err(|error| error.to_string())?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().rev().find(|line| line.starts_with(FOUND) || line.starts_with("NOT FOUND"));
-    line.map(str::to_owned).ok_or_else(|| format!("sim: {}", output.status))
-}
-
 fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     let output =
         Command::new("git").current_dir(folder).args(arguments).output().map_err(|error| format!("git: {error}"))?;
@@ -217,6 +258,14 @@ mod tests {
         let all = "| bug | 27, 39 | 7 seeds | seed 3 | one offset, one value, for ever |";
         assert_eq!(row("bug", "27, 39", text), all);
         assert_eq!(row("bug", "1", "NOT FOUND by 3 seeds"), "| bug | 1 | | | NOT FOUND by 3 seeds |");
+    }
+
+    #[test]
+    fn a_test_that_fails_is_a_find() {
+        let printed = "\nfailures:\n\n---- lives::many stdout ----\n\nthread 'lives::many' (7) panicked at a.rs:1:2:\nno room | left\n";
+        let line = failed_test(printed).expect("one failed");
+        assert_eq!(row("bug", "28", &line), "| bug | 28 | the store's own tests | lives::many | no room / left |");
+        assert_eq!(failed_test("\nrunning 3 tests\n...\ntest result: ok. 3 passed\n"), None);
     }
 
     #[test]

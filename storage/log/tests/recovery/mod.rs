@@ -311,6 +311,34 @@ fn a_group_that_stands_elsewhere_is_named() {
     assert!(error.path.contains(&format!("the one before ends at {}", free + blocks)), "{error}");
 }
 
+/// What an earlier life wrote where its group never was told of lies under the newest group of the next one, of the same length, batch by batch:
+/// whole blocks, so that no batch is half of each.
+#[test]
+fn blocks_of_an_older_try_are_not_taken_for_the_newest_groups() {
+    let whole = |fill: u8| {
+        let of = |bytes| batch(1, bytes, fill, 1000, None);
+        (2000..3000).map(of).find(|batch| batch.bytes.len() == 2560).expect("such a value")
+    };
+    let mut again = 0;
+    for seed in 0..600 {
+        let mut world = World::new(seed);
+        world.settle();
+        let p = partition(7, 0);
+        world.create(p, "orders-0");
+        world.append(p, &whole(0)).unwrap();
+        world.settle();
+        for fill in 1..6 {
+            let end = world.logs[&p].end;
+            world.append(p, &whole(fill)).unwrap();
+            (0..world.random.below(6)).for_each(|_| drop(world.turn()));
+            world.crash();
+            world.recover_and_check();
+            again += u32::from(world.logs[&p].end == end);
+        }
+    }
+    assert!(again > 600, "{again}: tries that came to nothing");
+}
+
 /// Lives in a ring that what its logs hold can fill: appends may be refused, a start may not.
 #[test]
 fn a_crowded_ring_opens() {
