@@ -330,7 +330,9 @@ fn blocks_of_an_older_try_are_not_taken_for_the_newest_groups() {
         for fill in 1..6 {
             let end = world.logs[&p].end;
             world.append(p, &whole(fill)).unwrap();
-            (0..world.random.below(6)).for_each(|_| drop(world.turn()));
+            for _ in 0..world.random.below(6) {
+                world.turn();
+            }
             world.crash();
             world.recover_and_check();
             again += u32::from(world.logs[&p].end == end);
