@@ -1,6 +1,6 @@
 //! ListOffsets: by timestamp, or by one of Kafka's special ones.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringmain_buffer::Buf;
 use ringmain_log::{FindResult, Found, ReadToken, TimeQuery};
@@ -50,14 +50,27 @@ fn meaning(timestamp: i64, version: i16) -> Result<Special, ErrorCode> {
     })
 }
 
-/// Partitions that are named more than once.
-fn repeated<'a>(list: &ListOffsetsRequest<'a>) -> BTreeSet<(&'a str, PartitionIndex)> {
-    let mut seen = BTreeSet::new();
-    let names = list.topics.iter().flat_map(|topic| {
-        let parts: Vec<PartitionIndex> = topic.partitions.iter().map(|part| part.partition_index).collect();
-        parts.into_iter().map(move |index| (topic.name, index))
-    });
-    names.filter(|named| !seen.insert(*named)).collect()
+/// Which partitions are named more than once. Topics have numbers: a name may be long, and stand before many partitions.
+struct Repeated<'a> {
+    numbers: BTreeMap<&'a str, u32>,
+    repeated: BTreeSet<(u32, PartitionIndex)>,
+}
+
+impl<'a> Repeated<'a> {
+    fn of(list: &ListOffsetsRequest<'a>) -> Repeated<'a> {
+        let (mut numbers, mut seen, mut repeated) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        for topic in &list.topics {
+            let count = numbers.len() as u32;
+            let number = *numbers.entry(topic.name).or_insert(count);
+            let again = topic.partitions.iter().map(|part| (number, part.partition_index));
+            repeated.extend(again.filter(|named| !seen.insert(*named)));
+        }
+        Repeated { numbers, repeated }
+    }
+
+    fn number(&self, topic: &str) -> u32 {
+        self.numbers.get(topic).copied().unwrap_or(u32::MAX)
+    }
 }
 
 impl Shard {
@@ -65,14 +78,15 @@ impl Shard {
         let list: ListOffsetsRequest<'_> = body(&LIST_OFFSETS, request)?;
         let mut asked = Asked::new();
         let mut dealt = Dealt::new(self.config.shards);
-        let repeated = repeated(&list);
+        let repeated = Repeated::of(&list);
         let mut told = BTreeSet::new();
         for topic in &list.topics {
             let key = TopicKey::by_name(&self.image, topic.name);
             asked.topic(key.clone());
+            let number = repeated.number(topic.name);
             for part in &topic.partitions {
-                let named = (topic.name, part.partition_index);
-                if repeated.contains(&named) {
+                let named = (number, part.partition_index);
+                if repeated.repeated.contains(&named) {
                     // As on Kafka: it is named once, and refused.
                     if told.insert(named) {
                         asked.part(part.partition_index, Err(ErrorCode::InvalidRequest));
