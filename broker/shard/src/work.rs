@@ -47,6 +47,8 @@ const TOLD_BYTES: u64 = 32;
 const PART_NS: u64 = 1_000;
 const NAME_NS: u64 = 500;
 const TOLD_NS: u64 = 100;
+/// To decode what is named, before the first step.
+const DECODE_NS: u64 = 30;
 /// To count what is in a byte of a frame.
 const COUNT_NS: u64 = 3;
 /// Every resource has so many configs.
@@ -257,9 +259,9 @@ impl Cost {
         self.ns > TURN_NS || self.bytes > small_bytes || self.in_steps
     }
 
-    /// What its line pays when it begins.
+    /// What its line pays when it begins: of one in steps, that it is decoded.
     fn due_ns(self) -> u64 {
-        if self.in_steps { 0 } else { self.ns }
+        if self.in_steps { self.names as u64 * DECODE_NS } else { self.ns }
     }
 }
 
@@ -396,6 +398,10 @@ impl Shard {
         }
         let cost = self.cost(spec, &request)?;
         let large = cost.is_large(self.small_bytes());
+        if long && large {
+            // It begins in another turn.
+            self.crowd.large.owed_ns += counting.ns;
+        }
         // Acknowledgements wait for nobody who names much, and nobody for them.
         if cost.ns == 0 || (produce && !large) {
             return Ok(Some(Admitted { request, names: cost.names }));
@@ -504,6 +510,10 @@ impl Shard {
                 wire::api(waiting.request.api).map_or(Ok(Cost::default()), |spec| self.cost(spec, &waiting.request));
             match counted {
                 Ok(cost) => {
+                    if cost.is_large(small_bytes) {
+                        // It begins in another turn.
+                        self.crowd.large.owed_ns += waiting.cost.ns;
+                    }
                     waiting.cost = cost;
                     self.crowd.put_back(waiting, small_bytes);
                 }
