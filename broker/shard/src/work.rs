@@ -522,10 +522,11 @@ impl Shard {
         }
     }
 
-    /// The next step of those in the middle, if there is time for it.
+    /// The next step of those in the middle, if there is time for it. At a stop nobody else needs it.
     fn next_step(&mut self, now: Now) -> Option<Key> {
         let step_ns = self.step_ns();
-        if self.crowd.middle.is_empty() || !self.crowd.large.has_time(now, step_ns) {
+        let has_time = self.stopping.is_some() || self.crowd.large.has_time(now, step_ns);
+        if self.crowd.middle.is_empty() || !has_time {
             return None;
         }
         self.crowd.large.owed_ns += step_ns;
