@@ -220,8 +220,8 @@ impl FetchJob {
         match self.owners.get_mut(owner as usize) {
             Some(found) if found.watch == Some(call) => {
                 found.watch = None;
-                found.calling = true;
-                Next::Ask(vec![owner])
+                // Of a large one it may be about to be asked.
+                if std::mem::replace(&mut found.calling, true) { Next::Wait } else { Next::Ask(vec![owner]) }
             }
             _ => Next::Wait,
         }

@@ -113,15 +113,15 @@ impl Reading {
             return Ok(!self.named.left());
         };
         if self.named.left() {
-            scope.sessions.change(id, self.some_named(most), &[])?;
+            scope.sessions.change(scope.now, id, self.some_named(most), &[])?;
         } else if self.forgotten.left() {
-            scope.sessions.change(id, Vec::new(), &self.some_forgotten(most))?;
+            scope.sessions.change(scope.now, id, Vec::new(), &self.some_forgotten(most))?;
         } else if let Session::Read(place) = &mut self.session {
             for wanted in scope.sessions.some(id, place, most) {
                 self.add(scope, job, wanted);
             }
         } else {
-            let place = scope.sessions.changed(scope.now, id)?;
+            let place = scope.sessions.changed(id)?;
             self.session = Session::Read(place);
             if place.is_none() {
                 job.context = Context::Sessionless;

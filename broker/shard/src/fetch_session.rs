@@ -147,8 +147,15 @@ impl FetchSessions {
         Ok(Context::Incremental { id })
     }
 
-    /// Puts in what is named, then takes out what is forgotten.
-    pub(crate) fn change(&mut self, id: i32, wanted: Vec<Wanted>, forgotten: &[PartKey]) -> Result<(), ErrorCode> {
+    /// Puts in what is named, then takes out what is forgotten. One that grows beyond what can be kept is gone: its client starts anew, and
+    /// is told then that it has no session.
+    pub(crate) fn change(
+        &mut self,
+        now: Instant,
+        id: i32,
+        wanted: Vec<Wanted>,
+        forgotten: &[PartKey],
+    ) -> Result<(), ErrorCode> {
         let session = self.sessions.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         let before = session.bytes;
         for part in wanted {
@@ -157,22 +164,22 @@ impl FetchSessions {
         for key in forgotten {
             session.forget(key);
         }
+        let grows = session.bytes > before;
         self.bytes = self.bytes - before + session.bytes;
+        if grows && !self.make_room(now, 0) {
+            self.remove(id);
+            return Err(ErrorCode::FetchSessionIdNotFound);
+        }
         Ok(())
     }
 
     /// After all changes: where to begin to go through what to fetch. `None` when nothing is left, and with it no session.
-    pub(crate) fn changed(&mut self, now: Instant, id: i32) -> Result<Option<SessionPlace>, ErrorCode> {
+    pub(crate) fn changed(&mut self, id: i32) -> Result<Option<SessionPlace>, ErrorCode> {
         let session = self.sessions.get(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         if session.parts.is_empty() {
             self.remove(id);
             return Ok(None);
         }
-        if !self.make_room(now, 0) {
-            // It grew beyond what can be kept: the client starts anew, and is told then that it has no session.
-            self.remove(id);
-        }
-        let session = self.sessions.get(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         Ok(Some(SessionPlace { next: 0, end: session.next_place }))
     }
 
@@ -346,8 +353,8 @@ mod tests {
         ) -> Result<(Context, Vec<Wanted>), ErrorCode> {
             let context = self.begin(now, by_id, session)?;
             let Context::Incremental { id } = context else { return Ok((context, wanted)) };
-            self.change(id, wanted, &forgotten)?;
-            let mut place = self.changed(now, id)?;
+            self.change(now, id, wanted, &forgotten)?;
+            let mut place = self.changed(id)?;
             if place.is_none() {
                 return Ok((Context::Sessionless, Vec::new()));
             }
@@ -402,6 +409,36 @@ mod tests {
     fn list<'a>(words: &'a [&str], flag: &str) -> impl Iterator<Item = &'a str> {
         let found = words.iter().find_map(|word| word.strip_prefix(flag)).unwrap_or("");
         found.split(',').filter(|text| !text.is_empty()).collect::<Vec<_>>().into_iter()
+    }
+
+    #[test]
+    fn who_grows_beyond_what_can_be_kept_is_gone_and_nobody_else() {
+        let part = |name: &str| part_bytes(&wanted(name).topic);
+        let limits = Limits { fetch_session_bytes_max: 3 * part("a-0") as u64, ..Limits::tiny() };
+        let mut sessions = FetchSessions::new(ShardId(0), 1, 0, &limits);
+        let now = Instant(1);
+        let made: Vec<i32> = ["a-0", "b-0"]
+            .map(|name| {
+                let context = sessions.create(now, false, part(name));
+                sessions.tell(context, &mut vec![(wanted(name), ())], |()| Answer {
+                    error: ErrorCode::None,
+                    high_watermark: Offset(0),
+                    start: Offset(0),
+                    bytes: 0,
+                    diverging: false,
+                });
+                context.id()
+            })
+            .into();
+        assert_eq!(sessions.begin(now, false, (made[0], 1)), Ok(Context::Incremental { id: made[0] }));
+        assert_eq!(sessions.change(now, made[0], vec![wanted("a-1")], &[]), Ok(()));
+        // In the middle of the next change the other one asks: it is not its doing.
+        let gone = Err(ErrorCode::FetchSessionIdNotFound);
+        assert_eq!(sessions.change(now, made[0], vec![wanted("a-2")], &[]), gone);
+        assert_eq!(sessions.begin(now, false, (made[1], 1)), Ok(Context::Incremental { id: made[1] }));
+        assert_eq!(sessions.change(now, made[1], Vec::new(), &[]), Ok(()));
+        assert!(matches!(sessions.changed(made[1]), Ok(Some(_))));
+        assert_eq!(sessions.bytes(), part("b-0"));
     }
 
     /// Runs `tests/data/fetch_session.txt`.

@@ -1,5 +1,5 @@
-//! The reply to a Fetch: of a large one, encoded slice by slice. A topic whose partitions are in several slices is in the reply several times,
-//! as the protocol allows.
+//! The reply to a Fetch: of a large one, encoded slice by slice. Neighbours of one topic are one in the reply, also across slices: the protocol
+//! allows a topic several times, and Kafka tells of one so, but only to who asks so, and sarama keeps its last mention alone.
 
 use ringmain_buffer::Buf;
 use ringmain_types::*;
@@ -19,6 +19,8 @@ pub(crate) struct Telling {
     /// Topics that are written.
     count: usize,
     slices: Vec<Buf>,
+    /// The last topic: the next slice may go on with it.
+    open: Option<OpenTopic>,
     /// Bytes of records so far.
     total: u64,
     pub(crate) error: ErrorCode,
@@ -31,6 +33,14 @@ pub(crate) struct Scope<'a> {
     pub(crate) committed_only: bool,
     pub(crate) bytes_max: u64,
     pub(crate) notes: &'a mut Vec<Note>,
+}
+
+struct OpenTopic {
+    topic: TopicRef,
+    key: TopicKey,
+    /// Partitions that are written.
+    count: usize,
+    slices: Vec<Buf>,
 }
 
 /// A topic's partitions in a reply.
@@ -46,6 +56,14 @@ impl Telling {
     /// Adds a slice.
     pub(crate) fn add(&mut self, scope: &mut Scope<'_>, version: i16, parts: Vec<FetchAsked>) {
         let mut topics = self.topics(scope, parts);
+        let open = self.open.as_ref().map(|open| &open.topic);
+        let goes_on = topics.first().is_some_and(|(topic, ..)| open == Some(topic));
+        let first = goes_on.then(|| topics.remove(0));
+        if let (Some(open), Some((_, _, data))) = (&mut self.open, first) {
+            open.add(version, data);
+        }
+        let Some((topic, key, data)) = topics.pop() else { return };
+        self.close(version);
         let mut w = Writer::new(version, FETCH.is_flexible(version));
         for topic in responses(&mut topics) {
             self.count += 1;
@@ -54,9 +72,22 @@ impl Telling {
         if !w.is_empty() {
             self.slices.extend(w.finish());
         }
+        let mut open = OpenTopic { topic, key, count: 0, slices: Vec::new() };
+        open.add(version, data);
+        self.open = Some(open);
+    }
+
+    /// Writes the last topic.
+    fn close(&mut self, version: i16) {
+        let Some(OpenTopic { topic, key, count, slices }) = self.open.take() else { return };
+        let mut w = Writer::new(version, FETCH.is_flexible(version));
+        response(&topic, &key, Array::Written { count, slices }).write(&mut w);
+        self.count += 1;
+        self.slices.extend(w.finish());
     }
 
     pub(crate) fn end(&mut self, to: &ReplyTo, context: Context) -> Vec<Buf> {
+        self.close(to.version);
         let responses = Array::Written { count: self.count, slices: std::mem::take(&mut self.slices) };
         reply(to, context, responses)
     }
@@ -108,15 +139,29 @@ fn reply(to: &ReplyTo, context: Context, responses: Array<'_, FetchableTopicResp
     encode_reply(&FETCH, to.version, to.correlation, &reply)
 }
 
+impl OpenTopic {
+    fn add(&mut self, version: i16, data: Vec<PartitionData<'_>>) {
+        let mut w = Writer::new(version, FETCH.is_flexible(version));
+        self.count += data.len();
+        data.iter().for_each(|data| data.write(&mut w));
+        self.slices.extend(w.finish());
+    }
+}
+
 fn responses<'t>(topics: &'t mut [Topic<'_>]) -> impl Iterator<Item = FetchableTopicResponse<'t>> {
-    topics.iter_mut().map(|(topic, key, data)| FetchableTopicResponse {
-        topic: match topic {
-            TopicRef::Name(name) => name,
-            TopicRef::Id(_) => "",
-        },
-        topic_id: key.id(),
-        partitions: std::mem::take(data).into(),
-    })
+    topics.iter_mut().map(|(topic, key, data)| response(topic, key, std::mem::take(data).into()))
+}
+
+fn response<'t>(
+    topic: &'t TopicRef,
+    key: &TopicKey,
+    partitions: Array<'t, PartitionData<'t>>,
+) -> FetchableTopicResponse<'t> {
+    let name = match topic {
+        TopicRef::Name(name) => name,
+        TopicRef::Id(_) => "",
+    };
+    FetchableTopicResponse { topic: name, topic_id: key.id(), partitions }
 }
 
 fn partition_data<'a>(index: PartitionIndex, result: FetchResult, committed_only: bool) -> PartitionData<'a> {

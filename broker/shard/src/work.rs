@@ -68,6 +68,8 @@ const UNCOUNTED_FRAME_BYTES: usize = 64 << 10;
 const SESSIONS_BYTES: usize = 64 << 10;
 /// Frames of those that wait take less than this share of what is there for receiving.
 const FRAMES_SHARE: u64 = 4;
+/// So many steps of what is in the middle are done while others wait to begin.
+const STEPS_MAX: u32 = 500;
 /// How soon long polls are ended again for the same request.
 const PRESS_MS: u64 = 500;
 
@@ -139,6 +141,8 @@ pub(crate) struct Crowd {
     small: Line,
     large: Line,
     pub(crate) middle: Middle,
+    /// Of these, taken since one that waits in the large line could have begun.
+    steps: u32,
     /// When the first request of each connection has waited for too long.
     until: BTreeSet<(Instant, ConnectionId)>,
     /// The frames of all.
@@ -156,6 +160,7 @@ impl Default for Crowd {
             small: Line::new(SMALL_SHARE_OF_CORE),
             large: Line::new(LARGE_SHARE_OF_CORE),
             middle: Middle::default(),
+            steps: 0,
             until: BTreeSet::new(),
             frames: 0,
             pressed: None,
@@ -185,6 +190,18 @@ impl Crowd {
     /// Nobody else has work for the core.
     pub(crate) fn idle(&mut self) {
         self.small.owed_ns = 0;
+    }
+
+    fn begins(&mut self, large: bool, cost: Cost) {
+        self.line(large).owed_ns += cost.due_ns();
+        if large {
+            self.steps = 0;
+        }
+    }
+
+    /// What is in the middle had its time: who is first in the large line begins beside it.
+    fn line_is_due(&self) -> bool {
+        self.steps >= STEPS_MAX
     }
 
     /// Who holds most, if all hold more than `most`.
@@ -407,7 +424,7 @@ impl Shard {
             return Ok(Some(Admitted { request, names: cost.names }));
         }
         if self.crowd.line(large).order.is_empty() && self.may_begin(now, large, cost) {
-            self.crowd.line(large).owed_ns += cost.due_ns();
+            self.crowd.begins(large, cost);
             return Ok(Some(Admitted { request, names: cost.names }));
         }
         self.wait(now, Waiting { request, cost, counted: true, until }, out);
@@ -416,7 +433,7 @@ impl Shard {
 
     /// Whether there is time for it, and memory for a large one.
     fn may_begin(&mut self, now: Now, large: bool, cost: Cost) -> bool {
-        let room = !large || (self.crowd.middle.is_empty() && self.fits(cost.bytes));
+        let room = !large || ((self.crowd.middle.is_empty() || self.crowd.line_is_due()) && self.fits(cost.bytes));
         room && self.crowd.line(large).has_time(now, cost.ns)
     }
 
@@ -502,7 +519,7 @@ impl Shard {
                 (false, false) => return self.next_step(now).map(InTurn::Step),
             };
             let mut waiting = self.crowd.pop(large, small_bytes)?;
-            self.crowd.line(large).owed_ns += waiting.cost.due_ns();
+            self.crowd.begins(large, waiting.cost);
             if std::mem::replace(&mut waiting.counted, true) {
                 return Some(InTurn::Request(Admitted { request: waiting.request, names: waiting.cost.names }));
             }
@@ -526,9 +543,11 @@ impl Shard {
     fn next_step(&mut self, now: Now) -> Option<Key> {
         let step_ns = self.step_ns();
         let has_time = self.stopping.is_some() || self.crowd.large.has_time(now, step_ns);
-        if self.crowd.middle.is_empty() || !has_time {
+        let could_begin = self.crowd.first(true).is_some_and(|(_, first)| self.fits(first.cost.bytes));
+        if self.crowd.middle.is_empty() || !has_time || (could_begin && self.crowd.line_is_due()) {
             return None;
         }
+        self.crowd.steps = if could_begin { self.crowd.steps.saturating_add(1) } else { 0 };
         self.crowd.large.owed_ns += step_ns;
         self.crowd.middle.pop()
     }

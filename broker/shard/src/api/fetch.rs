@@ -41,6 +41,11 @@ impl Shard {
                 return Ok(());
             }
         };
+        // It may have grown since it was counted.
+        let names = match context {
+            Context::Incremental { id } => names.max(self.fetch_sessions.partitions_of(id)),
+            _ => names,
+        };
         let most = self.config.limits.step_elements_max;
         let step = (names > most as usize).then_some(most);
         let wait_ms = u64::try_from(fetch.max_wait_ms).unwrap_or(0);
@@ -259,9 +264,12 @@ impl Shard {
     /// A fetch that nobody waits for.
     pub(crate) fn give_fetch_up(&mut self, fetch: &FetchJob, out: &mut Effects) {
         self.end_watches(fetch, out);
-        // Nobody was told of it.
-        if let Context::Made { id } = fetch.context {
-            self.fetch_sessions.remove(id);
+        match fetch.context {
+            // Nobody was told of it.
+            Context::Made { id } => self.fetch_sessions.remove(id),
+            // Half changed, and its client would be told of an epoch that is over.
+            Context::Incremental { id } if matches!(fetch.stage, Stage::Reading(_)) => self.fetch_sessions.remove(id),
+            _ => {}
         }
     }
 

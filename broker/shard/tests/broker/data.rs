@@ -105,6 +105,8 @@ pub fn send_fetch(world: &mut World, connection: ConnectionId, topic: TopicId, a
 pub fn fetched(world: &mut World, connection: ConnectionId) -> Option<(ErrorCode, i32, Vec<Part>)> {
     let frame = world.frame(connection)?;
     let reply: wire::FetchResponse<'_> = decoded(&wire::FETCH, 13, &frame);
+    let topics: Vec<TopicId> = reply.responses.iter().map(|topic| topic.topic_id).collect();
+    assert!(topics.windows(2).all(|pair| pair[0] != pair[1]), "partitions of one topic are told together");
     let parts = reply.responses.iter().flat_map(|topic| {
         let part = |part: wire::fetch::PartitionData<'_>| Part {
             index: part.partition_index.0,

@@ -307,10 +307,16 @@ impl World {
         Some(frame)
     }
 
-    /// Sends a request and gives its reply's frame.
+    /// Sends a request and gives its reply's frame. A large one begins in a later turn.
     pub fn ask<'a, T: Field<'a>>(&mut self, connection: ConnectionId, spec: &ApiSpec, version: i16, body: &T) -> Buf {
         self.send(connection, spec, version, body);
-        self.frame(connection).unwrap_or_else(|| panic!("{} is answered: {:?}", spec.name, self.notes.last()))
+        for _ in 0..20 {
+            if let Some(frame) = self.frame(connection) {
+                return frame;
+            }
+            self.advance_ms(1);
+        }
+        panic!("{} is answered: {:?}", spec.name, self.notes.last())
     }
 
     /// Makes a topic by CreateTopics on connection `connection`.

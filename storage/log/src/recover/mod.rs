@@ -589,6 +589,7 @@ impl Store {
         report.epoch = log.epochs.latest().map_or(LeaderEpoch(-1), |entry| entry.epoch);
         self.events.push(StoreEvent::Recovered { log: id, partition, report });
         self.settle.insert(slot);
+        self.dirty.insert(slot);
         let closes = recovering.closing.iter().map(|file| DiskKind::Close { file: *file }).collect();
         self.jobs.add(Job::new(DiskClass::Background, vec![Step::lenient(closes)], Then::Nothing));
     }
