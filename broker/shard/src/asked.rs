@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use ringmain_metadata::{ClusterImage, Topic};
 use ringmain_types::*;
+use smallvec::SmallVec;
+
+use crate::mesh::Parts;
 
 /// A topic as a reply has to name it again.
 #[derive(Clone, Debug)]
@@ -56,23 +59,23 @@ impl TopicKey {
 pub(crate) struct Share {
     pub(crate) shard: ShardId,
     /// Indexes into `Asked::parts`.
-    pub(crate) parts: Vec<u32>,
+    pub(crate) parts: SmallVec<[u32; 4]>,
 }
 
 /// `R` is what each partition's answer says.
 #[derive(Debug)]
 pub(crate) struct Asked<R> {
     /// Each topic with the number of its partitions in `parts`.
-    pub(crate) topics: Vec<(TopicKey, u32)>,
-    pub(crate) parts: Vec<(PartitionIndex, R)>,
-    pub(crate) shares: Vec<Share>,
+    pub(crate) topics: SmallVec<[(TopicKey, u32); 1]>,
+    pub(crate) parts: SmallVec<[(PartitionIndex, R); 1]>,
+    pub(crate) shares: SmallVec<[Share; 1]>,
     /// Shares without an answer.
     pub(crate) waiting: u32,
 }
 
 impl<R> Asked<R> {
     pub(crate) fn new() -> Asked<R> {
-        Asked { topics: Vec::new(), parts: Vec::new(), shares: Vec::new(), waiting: 0 }
+        Asked { topics: SmallVec::new(), parts: SmallVec::new(), shares: SmallVec::new(), waiting: 0 }
     }
 
     pub(crate) fn topic(&mut self, key: TopicKey) {
@@ -97,7 +100,7 @@ impl<R> Asked<R> {
     }
 
     /// A share's answers, in its order. Too few of them are this program's error.
-    pub(crate) fn answered(&mut self, share: u32, results: Vec<R>) {
+    pub(crate) fn answered(&mut self, share: u32, results: impl ExactSizeIterator<Item = R>) {
         let Some(share) = self.shares.get(share as usize) else { return };
         assert_eq!(share.parts.len(), results.len());
         for (&part, result) in share.parts.iter().zip(results) {
@@ -108,7 +111,11 @@ impl<R> Asked<R> {
 
     /// Each topic with its partitions.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&TopicKey, &[(PartitionIndex, R)])> {
-        let mut rest = &self.parts[..];
+        self.by_topic(&self.parts)
+    }
+
+    /// Each topic with its part of `rest`, which has one for each partition.
+    pub(crate) fn by_topic<'s, T>(&'s self, mut rest: &'s [T]) -> impl Iterator<Item = (&'s TopicKey, &'s [T])> {
         self.topics.iter().map(move |(key, count)| {
             let (these, others) = rest.split_at(*count as usize);
             rest = others;
@@ -120,31 +127,35 @@ impl<R> Asked<R> {
 /// Collects what each owner is asked: `T` is one partition's question.
 pub(crate) struct Dealt<T> {
     shards: u16,
-    shares: Vec<(Share, Vec<T>)>,
+    shares: SmallVec<[Share; 1]>,
+    /// Beside each share.
+    questions: SmallVec<[Parts<T>; 1]>,
     /// Shard -> its place in `shares`, plus one.
-    place: Vec<u16>,
+    place: SmallVec<[u16; 16]>,
 }
 
 impl<T> Dealt<T> {
     pub(crate) fn new(shards: u16) -> Dealt<T> {
-        Dealt { shards, shares: Vec::new(), place: vec![0; usize::from(shards)] }
+        let place = SmallVec::from_elem(0, usize::from(shards));
+        Dealt { shards, shares: SmallVec::new(), questions: SmallVec::new(), place }
     }
 
     pub(crate) fn push(&mut self, partition: Partition, part: u32, question: T) {
         let shard = owner(partition, self.shards);
         let place = &mut self.place[usize::from(shard.0)];
         if *place == 0 {
-            self.shares.push((Share { shard, parts: Vec::new() }, Vec::new()));
+            self.shares.push(Share { shard, parts: SmallVec::new() });
+            self.questions.push(SmallVec::new());
             *place = self.shares.len() as u16;
         }
-        let (share, questions) = &mut self.shares[usize::from(*place - 1)];
-        share.parts.push(part);
-        questions.push(question);
+        let at = usize::from(*place - 1);
+        self.shares[at].parts.push(part);
+        self.questions[at].push(question);
     }
 
     /// The shares, and beside each its questions.
-    pub(crate) fn shares(self) -> (Vec<Share>, Vec<Vec<T>>) {
-        self.shares.into_iter().unzip()
+    pub(crate) fn shares(self) -> (SmallVec<[Share; 1]>, SmallVec<[Parts<T>; 1]>) {
+        (self.shares, self.questions)
     }
 }
 
@@ -169,7 +180,7 @@ mod tests {
         asked.waiting = 2;
         asked.shares = shares;
         for (share, questions) in questions.into_iter().enumerate().rev() {
-            let answers = questions.into_iter().map(|(topic, index)| topic as i32 * 10 + index).collect();
+            let answers = questions.into_iter().map(|(topic, index)| topic as i32 * 10 + index);
             asked.answered(share as u32, answers);
         }
         assert_eq!(asked.waiting, 0);

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     fn call() -> Call {
-        Call::Describe { parts: Vec::new() }
+        Call::Describe { parts: Default::default() }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use ringmain_session::{Close, Request};
 use ringmain_types::*;
 use ringmain_wire as wire;
+use smallvec::SmallVec;
 
 use crate::api::Answered;
 use crate::api::control::is_control;
@@ -11,7 +12,7 @@ use crate::api::local::{self, Local, LocalContext, is_local};
 use crate::asked::{Asked, Dealt};
 use crate::fetch::Stage;
 use crate::jobs::{Job, Produced, ReplyTo, Waiter, Work};
-use crate::mesh::{Call, Return};
+use crate::mesh::{Call, Parts, Return};
 use crate::slab::Key;
 use crate::work::Admitted;
 use crate::{Effects, Shard};
@@ -106,11 +107,11 @@ impl Shard {
         (to, deadline): (ReplyTo, Instant),
         mut asked: Asked<R>,
         dealt: Dealt<T>,
-        (work, call): (impl FnOnce(Asked<R>) -> Work, impl Fn(Vec<T>) -> Call),
+        (work, call): (impl FnOnce(Asked<R>) -> Work, impl Fn(Parts<T>) -> Call),
         out: &mut Effects,
     ) {
         let (shares, questions) = dealt.shares();
-        let owners: Vec<ShardId> = shares.iter().map(|share| share.shard).collect();
+        let owners: SmallVec<[ShardId; 16]> = shares.iter().map(|share| share.shard).collect();
         asked.waiting = owners.len() as u32;
         asked.shares = shares;
         let job = self.add_job(to, work(asked), Shard::call_deadline(deadline));
@@ -136,24 +137,22 @@ impl Shard {
                 return self.fetch_next(now, key, out);
             }
             (Work::Produce { asked, .. }, Return::Produce(results)) => {
-                let produced = results.into_iter().map(|result| Produced { result, records: Vec::new() }).collect();
-                fill(asked, share, Ok(produced), |_| unreachable!())
+                let produced = results.into_iter().map(|result| Produced { result, records: Vec::new() });
+                fill(asked, share, produced)
             }
             (Work::Produce { asked, .. }, Return::Failed(error)) => {
-                fill(asked, share, Err(error), |error| Produced::failed(error, None))
+                failed(asked, share, || Produced::failed(error, None))
             }
-            (Work::Offsets(asked), Return::Offsets(results)) => fill(asked, share, Ok(results), Err),
-            (Work::Offsets(asked), Return::Failed(error)) => fill(asked, share, Err(error), Err),
-            (Work::Epochs(asked), Return::Epochs(results)) => fill(asked, share, Ok(results), Err),
-            (Work::Epochs(asked), Return::Failed(error)) => fill(asked, share, Err(error), Err),
-            (Work::DeleteRecords(asked), Return::DeleteRecords(results)) => fill(asked, share, Ok(results), Err),
-            (Work::DeleteRecords(asked), Return::Failed(error)) => fill(asked, share, Err(error), Err),
-            (Work::Producers(asked), Return::Producers(results)) => fill(asked, share, Ok(results), Err),
-            (Work::Producers(asked), Return::Failed(error)) => fill(asked, share, Err(error), Err),
-            (Work::Describe(asked), Return::Describe(views)) => {
-                fill(asked, share, Ok(views.into_iter().map(Some).collect()), |_| None)
-            }
-            (Work::Describe(asked), Return::Failed(error)) => fill(asked, share, Err(error), |_| None),
+            (Work::Offsets(asked), Return::Offsets(results)) => fill(asked, share, results),
+            (Work::Offsets(asked), Return::Failed(error)) => failed(asked, share, || Err(error)),
+            (Work::Epochs(asked), Return::Epochs(results)) => fill(asked, share, results),
+            (Work::Epochs(asked), Return::Failed(error)) => failed(asked, share, || Err(error)),
+            (Work::DeleteRecords(asked), Return::DeleteRecords(results)) => fill(asked, share, results),
+            (Work::DeleteRecords(asked), Return::Failed(error)) => failed(asked, share, || Err(error)),
+            (Work::Producers(asked), Return::Producers(results)) => fill(asked, share, results),
+            (Work::Producers(asked), Return::Failed(error)) => failed(asked, share, || Err(error)),
+            (Work::Describe(asked), Return::Describe(views)) => fill(asked, share, views.into_iter().map(Some)),
+            (Work::Describe(asked), Return::Failed(_)) => failed(asked, share, || None),
             (Work::Groups(groups), result) => {
                 let answer = match result {
                     Return::Group(reply) => Ok(reply),
@@ -277,19 +276,20 @@ impl Shard {
     }
 }
 
-/// Puts one share's answers, or its failure, in their places. Whether that was the last share.
-fn fill<R>(
-    asked: &mut Asked<R>,
-    share: u32,
-    results: Result<Vec<R>, ErrorCode>,
-    failed: impl Fn(ErrorCode) -> R,
-) -> bool {
-    let results = results.unwrap_or_else(|error| {
-        let count = asked.shares.get(share as usize).map_or(0, |share| share.parts.len());
-        (0..count).map(|_| failed(error)).collect()
-    });
-    asked.answered(share, results);
+/// Puts one share's answers in their places. Whether that was the last share.
+fn fill<R, I>(asked: &mut Asked<R>, share: u32, results: I) -> bool
+where
+    I: IntoIterator<Item = R>,
+    I::IntoIter: ExactSizeIterator,
+{
+    asked.answered(share, results.into_iter());
     asked.waiting == 0
+}
+
+/// The same, for a share that has failed.
+fn failed<R>(asked: &mut Asked<R>, share: u32, failure: impl Fn() -> R) -> bool {
+    let count = asked.shares.get(share as usize).map_or(0, |share| share.parts.len());
+    fill(asked, share, (0..count).map(|_| failure()))
 }
 
 /// The body of a request, decoded.

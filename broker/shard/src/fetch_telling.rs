@@ -1,7 +1,7 @@
 //! The reply to a Fetch: of a large one, encoded slice by slice. Neighbours of one topic are one in the reply, also across slices: the protocol
 //! allows a topic several times, and Kafka tells of one so, but only to who asks so, and sarama keeps its last mention alone.
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::{Buf, Bufs};
 use ringmain_types::*;
 use ringmain_wire::fetch::{AbortedTransaction, EpochEndOffset, FetchResponse, FetchableTopicResponse, PartitionData};
 use ringmain_wire::{Array, FETCH, Field, RecordBytes, Writer, encode_reply};
@@ -86,14 +86,14 @@ impl Telling {
         self.slices.extend(w.finish());
     }
 
-    pub(crate) fn end(&mut self, to: &ReplyTo, context: Context) -> Vec<Buf> {
+    pub(crate) fn end(&mut self, to: &ReplyTo, context: Context) -> Bufs {
         self.close(to.version);
         let responses = Array::Written { count: self.count, slices: std::mem::take(&mut self.slices) };
         reply(to, context, responses)
     }
 
     /// All at once.
-    pub(crate) fn whole(&mut self, scope: &mut Scope<'_>, to: &ReplyTo, parts: Vec<FetchAsked>) -> Vec<Buf> {
+    pub(crate) fn whole(&mut self, scope: &mut Scope<'_>, to: &ReplyTo, parts: Vec<FetchAsked>) -> Bufs {
         let mut topics = self.topics(scope, parts);
         reply(to, scope.context, responses(&mut topics).collect())
     }
@@ -129,7 +129,7 @@ impl Telling {
     }
 }
 
-fn reply(to: &ReplyTo, context: Context, responses: Array<'_, FetchableTopicResponse<'_>>) -> Vec<Buf> {
+fn reply(to: &ReplyTo, context: Context, responses: Array<'_, FetchableTopicResponse<'_>>) -> Bufs {
     let reply = FetchResponse {
         throttle_time_ms: to.throttle_ms as i32,
         session_id: context.id(),

@@ -4,7 +4,9 @@
 
 mod api;
 mod asked;
+mod calling;
 mod calls;
+mod connections;
 mod control;
 mod dispatch;
 mod fair;

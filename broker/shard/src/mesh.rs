@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use ringmain_batch::CheckedBatches;
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_log::{Found, ProducerView, Slices, TimeQuery};
 use ringmain_metadata::ClusterImage;
 use ringmain_session::Request;
 use ringmain_types::*;
+use smallvec::SmallVec;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
@@ -44,11 +45,14 @@ pub enum Mesh {
         next: Offset,
     },
 }
+/// What an owner is asked, or answers, a partition each: most clients ask for one, whose part then takes no memory of its own.
+pub type Parts<T> = SmallVec<[T; 1]>;
+
 #[derive(Debug)]
 pub enum Call {
     Produce {
         acks: i16,
-        parts: Vec<ProducePart>,
+        parts: Parts<ProducePart>,
     },
     /// Reads what is there. With `wait` and less than `min_bytes`: `Waiting` at once, then `Ready` once that much could be had; the
     /// asking shard holds min_bytes and max_wait over all owners and takes with a second call.
@@ -59,20 +63,20 @@ pub enum Call {
         wait: bool,
     },
     Offsets {
-        parts: Vec<(Partition, Option<LeaderEpoch>, OffsetQuery)>,
+        parts: Parts<(Partition, Option<LeaderEpoch>, OffsetQuery)>,
     },
     Epochs {
-        parts: Vec<(Partition, Option<LeaderEpoch>, LeaderEpoch)>,
+        parts: Parts<(Partition, Option<LeaderEpoch>, LeaderEpoch)>,
     },
     DeleteRecords {
-        parts: Vec<(Partition, Offset)>,
+        parts: Parts<(Partition, Offset)>,
     },
     Describe {
-        parts: Vec<Partition>,
+        parts: Parts<Partition>,
     },
     /// At most so many in all, but for the first partition's.
     Producers {
-        parts: Vec<Partition>,
+        parts: Parts<Partition>,
         most: usize,
     },
     /// Controller requests: the frame itself, decoded where it is decided (shard 0).
@@ -138,7 +142,7 @@ pub enum OffsetQuery {
 
 #[derive(Debug)]
 pub enum Return {
-    Produce(Vec<ProduceResult>),
+    Produce(Parts<ProduceResult>),
     Fetch(Vec<FetchResult>),
     /// Less than asked: what there is, and a watch under this call's id that ends in `Ready`, or in the caller's `Cancel`. The call's
     /// slot is free again: long polls hold none.
@@ -152,7 +156,7 @@ pub enum Return {
     Producers(Vec<Result<Vec<ProducerView>, ErrorCode>>),
     /// A whole reply frame.
     /// A whole reply frame, and the first error in it.
-    Control(Vec<Buf>, ErrorCode),
+    Control(Bufs, ErrorCode),
     AutoCreated(Vec<(String, ErrorCode)>),
     Group(ringmain_group::Reply),
     /// A join or sync that waits for others: the call's slot is free, and `Late` follows under its id.

@@ -1,7 +1,7 @@
 //! What waits on a shard's logs: acks for a flush, DeleteRecords for a durable start, long polls for data. Events name a log, and
 //! only those who wait on that log are touched: 100 000 long polls cost memory, not scans.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringmain_types::{LogId, Offset};
 
@@ -10,24 +10,51 @@ use crate::slab::{Key, Slab};
 
 /// Those who wait until an offset of a log is passed, in the order of offsets, then of arrival.
 pub(crate) struct OffsetWaits<W> {
-    waiting: BTreeMap<(LogId, Offset, u64), W>,
-    sequence: u64,
+    /// By the log's slot.
+    logs: Vec<LogWaits<W>>,
 }
+
+/// A slot's logs come one after the other: who waited for the one before was told that it is gone.
+struct LogWaits<W> {
+    generation: u32,
+    waiting: VecDeque<(Offset, W)>,
+}
+
+/// A log that nobody waits for keeps room for no more.
+const WAITS_KEPT: usize = 32;
 
 impl<W> OffsetWaits<W> {
     pub(crate) fn new() -> OffsetWaits<W> {
-        OffsetWaits { waiting: BTreeMap::new(), sequence: 0 }
+        OffsetWaits { logs: Vec::new() }
     }
 
     pub(crate) fn wait(&mut self, log: LogId, offset: Offset, who: W) {
-        self.sequence += 1;
-        self.waiting.insert((log, offset, self.sequence), who);
+        let slot = log.slot as usize;
+        if self.logs.len() <= slot {
+            self.logs.resize_with(slot + 1, || LogWaits { generation: 0, waiting: VecDeque::new() });
+        }
+        let LogWaits { generation, waiting } = &mut self.logs[slot];
+        assert!(waiting.is_empty() || *generation == log.generation, "they wait for a log that is gone");
+        *generation = log.generation;
+        // Most come in order.
+        let place = match waiting.back() {
+            Some((last, _)) if *last > offset => waiting.partition_point(|(before, _)| *before <= offset),
+            _ => waiting.len(),
+        };
+        waiting.insert(place, (offset, who));
     }
 
     /// Everyone who waited for an offset up to and with `end`.
     pub(crate) fn reached(&mut self, log: LogId, end: Offset, out: &mut Vec<W>) {
-        while let Some((&key, _)) = self.waiting.range((log, Offset(i64::MIN), 0)..=(log, end, u64::MAX)).next() {
-            out.extend(self.waiting.remove(&key));
+        let Some(LogWaits { generation, waiting }) = self.logs.get_mut(log.slot as usize) else { return };
+        if *generation != log.generation {
+            return;
+        }
+        while let Some((_, who)) = waiting.pop_front_if(|(offset, _)| *offset <= end) {
+            out.push(who);
+        }
+        if waiting.is_empty() && waiting.capacity() > WAITS_KEPT {
+            *waiting = VecDeque::new();
         }
     }
 
@@ -38,7 +65,7 @@ impl<W> OffsetWaits<W> {
 
     /// Everyone: the directory failed.
     pub(crate) fn fail_all(&mut self, out: &mut Vec<W>) {
-        out.extend(std::mem::take(&mut self.waiting).into_values());
+        out.extend(self.logs.drain(..).flat_map(|log| log.waiting).map(|(_, who)| who));
     }
 }
 
@@ -130,6 +157,21 @@ impl Watches {
 mod tests {
     use super::*;
     use ringmain_types::ShardId;
+
+    #[test]
+    fn a_slots_next_log_wakes_nobody_of_the_one_before() {
+        let (mut waits, mut woken) = (OffsetWaits::new(), Vec::new());
+        let [old, new] = [0, 1].map(|generation| LogId { slot: 3, generation });
+        waits.wait(old, Offset(5), 'a');
+        waits.reached(new, Offset(9), &mut woken);
+        assert!(woken.is_empty());
+        waits.fail(old, &mut woken);
+        waits.wait(new, Offset(1), 'b');
+        waits.reached(old, Offset(9), &mut woken);
+        assert_eq!(woken, ['a']);
+        waits.reached(new, Offset(1), &mut woken);
+        assert_eq!(woken, ['a', 'b']);
+    }
 
     /// Runs `tests/data/purgatory.txt`: a line of commands, then `=>` and who came out.
     #[test]

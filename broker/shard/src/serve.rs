@@ -3,7 +3,7 @@
 use ringmain_log::{Found, ReadToken};
 use ringmain_types::*;
 
-use crate::mesh::{Call, CallId, FetchPart, FetchResult, LogView, ProduceResult, Return};
+use crate::mesh::{Call, CallId, FetchPart, FetchResult, LogView, Parts, ProduceResult, Return};
 use crate::shard::Timer;
 use crate::slab::Key;
 use crate::timers::TimerId;
@@ -27,8 +27,8 @@ pub(crate) enum Serving {
 pub(crate) struct ProduceServe {
     pub(crate) acks: i16,
     /// Those that wait say so already: REQUEST_TIMED_OUT.
-    pub(crate) results: Vec<ProduceResult>,
-    pub(crate) acks_due: Vec<Option<AckDue>>,
+    pub(crate) results: Parts<ProduceResult>,
+    pub(crate) acks_due: Parts<Option<AckDue>>,
     pub(crate) waiting: u32,
 }
 
@@ -140,7 +140,7 @@ impl Shard {
 
     pub(crate) fn take_serve(&mut self, key: Key) -> Option<Serve> {
         let serve = self.serves.remove(key)?;
-        self.serving.remove(&serve.id);
+        self.serving.remove(serve.id);
         if let Some(timer) = serve.timer {
             self.timers.cancel(timer);
         }
@@ -175,7 +175,7 @@ impl Shard {
         if self.watches.cancel(id) {
             return;
         }
-        let Some(&key) = self.serving.get(&id) else { return };
+        let Some(key) = self.serving.get(id) else { return };
         let Some(serve) = self.serves.get_mut(key) else { return };
         let tokens = match &mut serve.work {
             Serving::Fetch(fetch) => std::mem::take(&mut fetch.tokens),

@@ -8,6 +8,7 @@ use ringmain_buffer::Pool;
 use ringmain_session::{Close, Session, Transport, Want};
 use ringmain_types::*;
 
+use crate::connections::Connections;
 use crate::slab::Key;
 use crate::timers::{TimerId, Timers};
 use crate::{Effects, NetOp, Note};
@@ -34,12 +35,12 @@ pub(crate) struct Connection {
     timer: Option<(Instant, TimerId)>,
     held_bytes: usize,
     dirty: bool,
-    /// Requests under way.
-    pub(crate) jobs: BTreeSet<Key>,
+    /// Requests under way, at most `requests_inflight_max`, in the order in which they came.
+    pub(crate) jobs: Vec<Key>,
 }
 
 pub(crate) struct Sessions {
-    table: BTreeMap<ConnectionId, Connection>,
+    table: Connections<Connection>,
     by_address: BTreeMap<IpAddr, u32>,
     dirty: Vec<ConnectionId>,
     muted: BTreeSet<ConnectionId>,
@@ -58,7 +59,7 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(crate) fn new(limits: &Limits) -> Sessions {
         Sessions {
-            table: BTreeMap::new(),
+            table: Connections::new(),
             by_address: BTreeMap::new(),
             dirty: Vec::new(),
             muted: BTreeSet::new(),
@@ -74,11 +75,11 @@ impl Sessions {
 
     /// As Kafka writes a client's host.
     pub(crate) fn host(&self, id: ConnectionId) -> String {
-        self.table.get(&id).map_or(String::new(), |connection| format!("/{}", connection.peer.ip()))
+        self.table.get(id).map_or(String::new(), |connection| format!("/{}", connection.peer.ip()))
     }
 
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        self.table.get_mut(&id)
+        self.table.get_mut(id)
     }
 
     /// What replies may still take before the worst holder is closed.
@@ -103,7 +104,7 @@ impl Sessions {
 
     /// A reply was made; how much it really holds is seen when it is flushed.
     pub(crate) fn replied(&mut self, id: ConnectionId, bytes: usize) {
-        if let Some(connection) = self.table.get_mut(&id) {
+        if let Some(connection) = self.table.get_mut(id) {
             connection.held_bytes += bytes;
             self.held_bytes += bytes as u64;
         }
@@ -111,7 +112,7 @@ impl Sessions {
 
     pub(crate) fn accept(&mut self, now: Now, id: ConnectionId, peer: SocketAddr, out: &mut Effects) {
         let of_address = self.by_address.get(&peer.ip()).copied().unwrap_or(0);
-        if self.table.contains_key(&id)
+        if self.table.has(id)
             || self.table.len() >= self.limits.connections_max as usize
             || of_address >= self.limits.connections_per_address_max
         {
@@ -130,7 +131,7 @@ impl Sessions {
                 timer: None,
                 held_bytes: 0,
                 dirty: false,
-                jobs: BTreeSet::new(),
+                jobs: Vec::new(),
             },
         );
         self.touch(id);
@@ -138,14 +139,14 @@ impl Sessions {
 
     /// A `Direct` receive has ended, whatever it brought.
     pub(crate) fn direct_done(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.table.get_mut(&id) {
+        if let Some(connection) = self.table.get_mut(id) {
             connection.receiving = Receiving::Idle;
         }
     }
 
     /// It is looked at in this turn's end.
     pub(crate) fn touch(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.table.get_mut(&id)
+        if let Some(connection) = self.table.get_mut(id)
             && !connection.dirty
         {
             connection.dirty = true;
@@ -174,7 +175,7 @@ impl Sessions {
         timers: &mut Timers<T>,
         out: &mut Effects,
     ) -> Option<Connection> {
-        let connection = self.table.remove(&id)?;
+        let connection = self.table.remove(id)?;
         self.muted.remove(&id);
         self.held_bytes -= connection.held_bytes as u64;
         if let Some((_, timer)) = connection.timer {
@@ -211,8 +212,9 @@ impl Sessions {
                 self.touch(id);
             }
         }
-        for id in std::mem::take(&mut self.dirty) {
-            let Some(connection) = self.table.get_mut(&id) else { continue };
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            let Some(connection) = self.table.get_mut(id) else { continue };
             connection.dirty = false;
             let parts = connection.session.outgoing(self.send_bytes_max);
             if !parts.is_empty() {
@@ -249,6 +251,7 @@ impl Sessions {
             }
             connection.arm(timers, || timer(id));
         }
+        self.dirty = dirty;
         if !self.muted.is_empty() && self.muted_retry_at.is_none() {
             self.muted_retry_at = Some(now.mono.plus_ms(MUTED_RETRY_MS));
         }
@@ -262,12 +265,12 @@ impl Sessions {
             return None;
         }
         let worst = self.table.iter().max_by_key(|(_, connection)| connection.held_bytes)?;
-        Some(*worst.0)
+        Some(worst.0)
     }
 
     /// A session's timer fired: what it wants to be closed for.
     pub(crate) fn tick(&mut self, now: Now, id: ConnectionId) -> Result<(), Close> {
-        let Some(connection) = self.table.get_mut(&id) else { return Ok(()) };
+        let Some(connection) = self.table.get_mut(id) else { return Ok(()) };
         connection.timer = None;
         connection.session.tick(now)?;
         self.touch(id);
@@ -284,7 +287,7 @@ impl Sessions {
     }
 
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {
-        self.table.keys().copied().collect()
+        self.table.iter().map(|(id, _)| id).collect()
     }
 }
 

@@ -5,13 +5,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ringmain_buffer::{Buf, Pool};
+use ringmain_buffer::{Bufs, Pool};
 use ringmain_disk::DiskError;
 use ringmain_log::{CompactionStats, ReadToken, Store, StoreConfig, StoreEvent};
 use ringmain_metadata::{BrokerConfig, ClusterImage};
 use ringmain_session::{Close, Reply, Request};
 use ringmain_types::*;
 
+use crate::calling::Calling;
 use crate::calls::{Calls, Outgoing};
 use crate::control::Control;
 use crate::fetch_session::FetchSessions;
@@ -93,7 +94,7 @@ pub struct Shard {
 
     // What this shard owes others as an owner.
     pub(crate) serves: Slab<Serve>,
-    pub(crate) serving: BTreeMap<CallId, Key>,
+    pub(crate) serving: Calling,
     pub(crate) reads: BTreeMap<ReadToken, (Key, u32)>,
     pub(crate) flush_waits: OffsetWaits<(Key, u32)>,
     pub(crate) start_waits: OffsetWaits<(Key, u32)>,
@@ -118,6 +119,8 @@ pub struct Shard {
     held_calls: Vec<(CallId, Instant, Call)>,
     /// What is decompressed, again and again.
     pub(crate) scratch: Vec<u8>,
+    /// Empty but within `flushed`, which has it for its room.
+    acked: Vec<(Key, u32)>,
 }
 
 impl Shard {
@@ -165,7 +168,7 @@ impl Shard {
             calls: Calls::new(shard, shards, limits),
             watching: BTreeMap::new(),
             serves: Slab::new(),
-            serving: BTreeMap::new(),
+            serving: Calling::default(),
             reads: BTreeMap::new(),
             flush_waits: OffsetWaits::new(),
             start_waits: OffsetWaits::new(),
@@ -181,6 +184,7 @@ impl Shard {
             held: Vec::new(),
             held_calls: Vec::new(),
             scratch: Vec::new(),
+            acked: Vec::new(),
             broker_config: Arc::new(broker_config),
             config,
         }
@@ -198,9 +202,7 @@ impl Shard {
             Input::Received { connection, incoming } => self.received(now, connection, incoming, out),
             Input::Sent { connection, bytes } => {
                 if let Some(found) = self.sessions.get_mut(connection) {
-                    let mut released = Vec::new();
-                    found.session.sent(now, bytes, &mut released);
-                    self.requests.extend(released);
+                    found.session.sent(now, bytes, &mut self.requests);
                     self.sessions.touch(connection);
                 }
             }
@@ -328,10 +330,8 @@ impl Shard {
             self.sessions.direct_done(id);
         }
         let Some(found) = self.sessions.get_mut(id) else { return };
-        let mut requests = Vec::new();
-        let result = found.session.received(now, &mut self.pool, incoming, &mut requests);
+        let result = found.session.received(now, &mut self.pool, incoming, &mut self.requests);
         self.sessions.touch(id);
-        self.requests.extend(requests);
         if let Err(why) = result {
             // What came before the fault is done first, as a slower reader would have.
             self.settle(now, out);
@@ -389,9 +389,12 @@ impl Shard {
     pub(crate) fn settle(&mut self, now: Now, out: &mut Effects) {
         loop {
             if !self.events.is_empty() {
-                for event in std::mem::take(&mut self.events) {
+                let mut events = std::mem::take(&mut self.events);
+                for event in events.drain(..) {
                     self.event(now, event, out);
                 }
+                events.append(&mut self.events);
+                self.events = events;
             } else if let Some(request) = self.requests.pop_front() {
                 self.dispatch(now, request, out);
             } else if let Some(message) = self.loopback.pop_front() {
@@ -545,9 +548,11 @@ impl Shard {
             return self.control_flushed(end, out);
         }
         self.show(log, end, out);
-        let mut acked = Vec::new();
+        let mut acked = std::mem::take(&mut self.acked);
         self.flush_waits.reached(log, end, &mut acked);
         self.produced(&acked, ErrorCode::None, out);
+        acked.clear();
+        self.acked = acked;
         self.groups_flushed(log, end);
     }
 
@@ -645,7 +650,7 @@ impl Shard {
             job.timer = Some(timer);
         }
         if let Some(connection) = self.sessions.get_mut(to.connection) {
-            connection.jobs.insert(job);
+            connection.jobs.push(job);
         }
         job
     }
@@ -664,7 +669,7 @@ impl Shard {
             self.timers.cancel(timer);
         }
         if let Some(connection) = self.sessions.get_mut(job.to.connection) {
-            connection.jobs.remove(&key);
+            connection.jobs.retain(|job| *job != key);
         }
         Some(job)
     }
@@ -674,16 +679,15 @@ impl Shard {
         &mut self,
         now: Now,
         to: &ReplyTo,
-        parts: Vec<Buf>,
+        parts: Bufs,
         (error, remote): (ErrorCode, bool),
         out: &mut Effects,
     ) {
         self.note_request(now, to, error, remote, out);
         let Some(connection) = self.sessions.get_mut(to.connection) else { return };
-        let mut released = Vec::new();
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        connection.session.reply(now, Reply { slot: to.slot, parts, throttle_ms: to.throttle_ms }, &mut released);
-        self.requests.extend(released);
+        let reply = Reply { slot: to.slot, parts, throttle_ms: to.throttle_ms };
+        connection.session.reply(now, reply, &mut self.requests);
         self.sessions.touch(to.connection);
         // A turn may bring many.
         self.sessions.replied(to.connection, bytes);
@@ -694,9 +698,7 @@ impl Shard {
     pub(crate) fn skip(&mut self, now: Now, to: &ReplyTo, remote: bool, out: &mut Effects) {
         self.note_request(now, to, ErrorCode::None, remote, out);
         let Some(connection) = self.sessions.get_mut(to.connection) else { return };
-        let mut released = Vec::new();
-        connection.session.skip(now, to.slot, &mut released);
-        self.requests.extend(released);
+        connection.session.skip(now, to.slot, &mut self.requests);
         self.sessions.touch(to.connection);
     }
 

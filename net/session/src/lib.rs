@@ -13,7 +13,7 @@ mod output;
 mod pace;
 mod session;
 
-use ringmain_buffer::{Buf, BufMut};
+use ringmain_buffer::{Buf, BufMut, Bufs};
 use ringmain_types::{ConnectionId, Instant, PrincipalId};
 
 pub use output::SEND_PARTS_MAX;
@@ -70,7 +70,7 @@ pub struct Request {
 #[derive(Debug)]
 pub struct Reply {
     pub slot: ReplySlot,
-    pub parts: Vec<Buf>,
+    pub parts: Bufs,
     pub throttle_ms: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::{Buf, Bufs};
 use ringmain_wire::Overlap;
 
 use crate::ReplySlot;
@@ -26,7 +26,7 @@ pub(crate) struct Order {
 enum Place {
     Unanswered,
     /// No parts: the request has no reply (acks=0).
-    Answered(Vec<Buf>),
+    Answered(Bufs),
 }
 
 impl Order {
@@ -57,7 +57,7 @@ impl Order {
     }
 
     /// Each slot is answered once. What may go out because of it comes out in `ready`.
-    pub(crate) fn answer(&mut self, slot: ReplySlot, parts: Vec<Buf>, mut ready: impl FnMut(Buf)) {
+    pub(crate) fn answer(&mut self, slot: ReplySlot, parts: Bufs, mut ready: impl FnMut(Buf)) {
         let index = slot.0.checked_sub(self.first).expect("a slot that is not answered yet");
         let place = self.places.get_mut(index as usize).expect("a slot that was given out");
         assert!(matches!(place, Place::Unanswered), "a slot is answered once");

@@ -47,10 +47,10 @@ impl Output {
 
     /// Of several replies, if they are ready: at most `bytes` (at least 1) and `SEND_PARTS_MAX` parts.
     pub(crate) fn send(&mut self, bytes: usize) -> Vec<Buf> {
-        let mut out = Vec::new();
         if self.sending() {
-            return out;
+            return Vec::new();
         }
+        let mut out = Vec::with_capacity(self.parts.len().min(SEND_PARTS_MAX));
         let bytes = bytes.max(1);
         for part in self.parts.iter().take(SEND_PARTS_MAX) {
             let left = bytes - self.sending;

@@ -1,6 +1,6 @@
 //! The session: what comes in becomes requests, what is answered goes out.
 
-use ringmain_buffer::{Buf, BufMut, Pool};
+use ringmain_buffer::{Buf, BufMut, Bufs, Pool};
 use ringmain_types::{Account, ConnectionId, Instant, Limits, Now, PrincipalId};
 use ringmain_wire::{API_VERSIONS, ApiSpec, Overlap, api, request_header};
 
@@ -124,7 +124,7 @@ impl Session {
         now: Now,
         pool: &mut Pool,
         incoming: Incoming<'_>,
-        out: &mut Vec<Request>,
+        out: &mut impl Extend<Request>,
     ) -> Result<(), Close> {
         self.now = now.mono;
         if let Some(close) = &self.failed {
@@ -163,7 +163,7 @@ impl Session {
 
     /// Replies in any order; held until their turn. `out` gets requests that had to wait. Panics when the slot is not one of an
     /// unanswered request.
-    pub fn reply(&mut self, now: Now, reply: Reply, out: &mut Vec<Request>) {
+    pub fn reply(&mut self, now: Now, reply: Reply, out: &mut impl Extend<Request>) {
         self.now = now.mono;
         if reply.throttle_ms > 0 {
             self.muted_until = self.muted_until.max(now.mono.plus_ms(u64::from(reply.throttle_ms)));
@@ -176,8 +176,8 @@ impl Session {
     }
 
     /// acks=0: the slot is passed without bytes.
-    pub fn skip(&mut self, now: Now, slot: ReplySlot, out: &mut Vec<Request>) {
-        self.reply(now, Reply { slot, parts: Vec::new(), throttle_ms: 0 }, out);
+    pub fn skip(&mut self, now: Now, slot: ReplySlot, out: &mut impl Extend<Request>) {
+        self.reply(now, Reply { slot, parts: Bufs::new(), throttle_ms: 0 }, out);
     }
 
     /// The next bytes to send, at most `bytes` and [`crate::SEND_PARTS_MAX`] parts, of several replies if they are ready; empty when
@@ -192,7 +192,7 @@ impl Session {
 
     /// The send under way is over. Drivers send all of it; were it less, the rest would come out of `outgoing` again. `out` gets
     /// requests that waited for it.
-    pub fn sent(&mut self, now: Now, bytes: usize, out: &mut Vec<Request>) {
+    pub fn sent(&mut self, now: Now, bytes: usize, out: &mut impl Extend<Request>) {
         self.now = now.mono;
         let clogged = self.clogged();
         self.output.sent(bytes);
@@ -256,7 +256,7 @@ impl Session {
         self.output.cost() + self.order.cost() > self.unsent_max
     }
 
-    fn take_backlog(&mut self, now: Now, pool: &mut Pool, out: &mut Vec<Request>) -> Result<(), Close> {
+    fn take_backlog(&mut self, now: Now, pool: &mut Pool, out: &mut impl Extend<Request>) -> Result<(), Close> {
         if self.backlog.is_empty() || self.blocked() {
             return Ok(());
         }
@@ -264,7 +264,13 @@ impl Session {
         self.take(now, pool, (&bytes, None), out)
     }
 
-    fn take_block(&mut self, now: Now, pool: &mut Pool, block: BufMut, out: &mut Vec<Request>) -> Result<(), Close> {
+    fn take_block(
+        &mut self,
+        now: Now,
+        pool: &mut Pool,
+        block: BufMut,
+        out: &mut impl Extend<Request>,
+    ) -> Result<(), Close> {
         let frame = self.frame.as_mut().expect("a Direct was asked for");
         let before = frame.have();
         let excess = frame.take_back(block);
@@ -280,7 +286,7 @@ impl Session {
         now: Now,
         pool: &mut Pool,
         (mut bytes, block): (&[u8], Option<&Buf>),
-        out: &mut Vec<Request>,
+        out: &mut impl Extend<Request>,
     ) -> Result<(), Close> {
         let mut gather = None;
         while !bytes.is_empty() {
@@ -339,13 +345,13 @@ impl Session {
         }
     }
 
-    fn end_frame(&mut self, now: Now, out: &mut Vec<Request>) -> Result<(), Close> {
+    fn end_frame(&mut self, now: Now, out: &mut impl Extend<Request>) -> Result<(), Close> {
         let Some(frame) = self.frame.take_if(|frame| frame.whole()) else { return Ok(()) };
         self.pace.frame_over();
         self.accept(now, frame.finish(), out)
     }
 
-    fn accept(&mut self, now: Now, frame: Buf, out: &mut Vec<Request>) -> Result<(), Close> {
+    fn accept(&mut self, now: Now, frame: Buf, out: &mut impl Extend<Request>) -> Result<(), Close> {
         assert!(self.waiting.is_none());
         self.waiting = Some(self.parse(now, frame)?);
         self.release(now, out)
@@ -376,7 +382,7 @@ impl Session {
     }
 
     /// Lets run what may: the waiting request, then those of the backlog that are whole.
-    fn release(&mut self, now: Now, out: &mut Vec<Request>) -> Result<(), Close> {
+    fn release(&mut self, now: Now, out: &mut impl Extend<Request>) -> Result<(), Close> {
         loop {
             if let Some(waiting) = self.waiting.take() {
                 if !self.order.may_run(waiting.overlap) || self.clogged() {
@@ -384,7 +390,7 @@ impl Session {
                     return Ok(());
                 }
                 let slot = self.order.run(waiting.overlap);
-                out.push(Request { slot, ..waiting.request });
+                out.extend([Request { slot, ..waiting.request }]);
             }
             if self.order.full() || self.clogged() {
                 return Ok(());

@@ -35,7 +35,7 @@ impl Rig {
         self.pool.used(Account::Receive)
     }
     fn reply(&mut self, ms: u64, slot: ReplySlot, parts: Vec<Buf>) {
-        self.session.reply(now(ms), Reply { slot, parts, throttle_ms: 0 }, &mut self.out);
+        self.session.reply(now(ms), Reply { slot, parts: parts.into(), throttle_ms: 0 }, &mut self.out);
     }
 }
 
@@ -236,7 +236,7 @@ fn who_does_not_take_his_replies_has_no_more_requests_run() {
 fn a_throttled_client_is_not_read_until() {
     let mut rig = tiny();
     rig.lend(0, &produce(1)).unwrap();
-    rig.session.reply(now(5), Reply { slot: ReplySlot(0), parts: vec![], throttle_ms: 10 }, &mut rig.out);
+    rig.session.reply(now(5), Reply { slot: ReplySlot(0), parts: Default::default(), throttle_ms: 10 }, &mut rig.out);
     assert!(matches!(rig.want(14), Want::Nothing { until: Some(at) } if at == now(15).mono));
     assert_eq!(rig.session.deadline(), Some(now(15).mono), "it is asked again then");
     rig.session.tick(now(15)).unwrap();

@@ -160,7 +160,11 @@ impl World {
             let bytes = reply_bytes(request.correlation);
             let cut = self.random.below(bytes.len() + 1);
             let parts = vec![Buf::copy_of(&bytes[..cut]), Buf::copy_of(&bytes[cut..])];
-            self.session.reply(now(self.clock), Reply { slot: request.slot, parts, throttle_ms: 0 }, &mut out);
+            self.session.reply(
+                now(self.clock),
+                Reply { slot: request.slot, parts: parts.into(), throttle_ms: 0 },
+                &mut out,
+            );
         }
         self.ran(out);
     }

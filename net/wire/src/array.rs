@@ -13,6 +13,8 @@ use crate::{Field, Kind, Reader, WireError, Writer};
 pub enum Array<'a, T> {
     Wire(WireArray<'a>),
     Owned(Vec<T>),
+    /// Only in what is encoded: the same, in a place of the handler's own.
+    Lent(&'a [T]),
     /// Only in what is encoded: elements that were written before, slice by slice, in the message's version. They are not looked at.
     Written {
         count: usize,
@@ -39,6 +41,12 @@ impl<T> From<Vec<T>> for Array<'_, T> {
     }
 }
 
+impl<'a, T> From<&'a [T]> for Array<'a, T> {
+    fn from(elements: &'a [T]) -> Self {
+        Array::Lent(elements)
+    }
+}
+
 impl<T> FromIterator<T> for Array<'_, T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
         Array::Owned(elements.into_iter().collect())
@@ -50,6 +58,7 @@ impl<'a, T> Array<'a, T> {
         match self {
             Array::Wire(wire) => wire.count,
             Array::Owned(elements) => elements.len(),
+            Array::Lent(elements) => elements.len(),
             Array::Written { count, .. } => *count,
         }
     }
@@ -62,6 +71,7 @@ impl<'a, T> Array<'a, T> {
         match self {
             Array::Wire(wire) => ArrayIter::Wire(wire.clone()),
             Array::Owned(elements) => ArrayIter::Owned(elements.iter()),
+            Array::Lent(elements) => ArrayIter::Owned(elements.iter()),
             Array::Written { .. } => {
                 debug_assert!(false, "what is written is not read again");
                 ArrayIter::Owned([].iter())
@@ -174,6 +184,7 @@ impl<'a, T: Field<'a> + Clone> Field<'a> for Array<'a, T> {
         match self {
             Array::Wire(_) => self.iter().for_each(|element| element.write(w)),
             Array::Owned(elements) => elements.iter().for_each(|element| element.write(w)),
+            Array::Lent(elements) => elements.iter().for_each(|element| element.write(w)),
             Array::Written { slices, .. } => slices.iter().for_each(|slice| w.splice(slice.clone())),
         }
     }

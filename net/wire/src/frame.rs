@@ -1,6 +1,6 @@
 //! Whole frames: headers, replies, requests.
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 
 use crate::api_versions::ApiVersion;
 use crate::{API_VERSIONS, APIS, ApiSpec, ApiVersionsResponse, Field, Reader, WireError, Writer, api};
@@ -79,7 +79,7 @@ fn decode_front<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, body: &'a [u8]) 
 }
 
 /// A whole reply: length prefix, header, body; record bytes spliced as they are. The first buffer starts with the length prefix.
-pub fn encode_reply<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, correlation: i32, body: &T) -> Vec<Buf> {
+pub fn encode_reply<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, correlation: i32, body: &T) -> Bufs {
     let flexible = spec.is_flexible(version);
     let mut w = Writer::new(version, flexible);
     w.extend(&[0; 4]);
@@ -98,7 +98,7 @@ fn has_reply_tags(spec: &ApiSpec, flexible: bool) -> bool {
 }
 
 /// The answer to ApiVersions in a version that we do not know: shaped as v0, error 35, and the list to choose from (KIP-511).
-pub fn encode_unsupported_api_versions(correlation: i32) -> Vec<Buf> {
+pub fn encode_unsupported_api_versions(correlation: i32) -> Bufs {
     let body = ApiVersionsResponse {
         error_code: ringmain_types::ErrorCode::UnsupportedVersion,
         api_keys: advertised(),
@@ -121,7 +121,7 @@ pub fn encode_request<'a, T: Field<'a>>(
     correlation: i32,
     client_id: Option<&str>,
     body: &T,
-) -> Vec<Buf> {
+) -> Bufs {
     let flexible = spec.is_flexible(version);
     let mut w = Writer::new(version, false);
     w.extend(&[0; 4]);

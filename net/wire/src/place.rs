@@ -36,7 +36,7 @@ impl Place {
                 debug_assert!(elements.is_empty(), "decoded from another body");
                 Place::default()
             }
-            Array::Written { .. } => unreachable!("nothing that is decoded was written"),
+            Array::Lent(_) | Array::Written { .. } => unreachable!("nothing that is decoded was written"),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The writing half: one growing head for all fixed bytes, record buffers spliced between them uncopied.
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::{Buf, Bufs};
+use smallvec::smallvec;
 
 /// Collects one frame. All bytes but spliced ones go to one `Vec`, which becomes one block at the end: a reply costs a handful of
 /// allocations however many parts it has.
@@ -87,12 +88,12 @@ impl Writer {
     }
 
     /// All that was written, in order.
-    pub fn finish(self) -> Vec<Buf> {
+    pub fn finish(self) -> Bufs {
         let head = Buf::from_vec(self.head);
         if self.splices.is_empty() {
-            return vec![head];
+            return smallvec![head];
         }
-        let mut parts = Vec::with_capacity(self.splices.len() * 2 + 1);
+        let mut parts = Bufs::with_capacity(self.splices.len() * 2 + 1);
         let mut from = 0;
         for (at, part) in self.splices {
             if at > from {

@@ -2,6 +2,7 @@
 
 use ringmain_buffer::BufMut;
 use ringmain_types::WallMs;
+use smallvec::smallvec;
 
 use crate::check::CheckedBatches;
 use crate::compression::{compress, decompress};
@@ -149,7 +150,7 @@ impl Encoded {
     /// Panics when `into` has less room than `bytes()`.
     pub fn finish(self, mut into: BufMut) -> CheckedBatches {
         into.extend(&self.bytes);
-        CheckedBatches { bytes: into.freeze(), infos: vec![self.info] }
+        CheckedBatches { bytes: into.freeze(), infos: smallvec![self.info] }
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use ringmain_buffer::Buf;
 use ringmain_types::{ErrorCode, WallMs};
+use smallvec::{SmallVec, smallvec};
 
 use crate::Codec;
 use crate::compression::decoder;
@@ -18,7 +19,8 @@ use BatchError::{Compressed, Crc, Expands, Invalid, Length, Magic, NullKey, Time
 #[derive(Clone, Debug)]
 pub struct CheckedBatches {
     pub bytes: Buf,
-    pub infos: Vec<BatchInfo>,
+    /// One, from a client.
+    pub infos: SmallVec<[BatchInfo; 1]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -177,7 +179,7 @@ pub fn check(records: Buf, rules: &CheckRules) -> Result<CheckedBatches, BatchEr
     if !rules.log_append_time && !in_span(raw.max_timestamp, rules) {
         return Err(out_of_span(raw.max_timestamp, rules, Vec::new()));
     }
-    Ok(CheckedBatches { bytes: records, infos: vec![info] })
+    Ok(CheckedBatches { bytes: records, infos: smallvec![info] })
 }
 
 /// The rules for a client's header.

@@ -149,7 +149,10 @@ fn every_codec_becomes_every_other_and_nothing_else_changes() {
             let recoded = recode(&batches, to, None, &mut scratch, 1 << 20).unwrap();
             let into = pool.take(Account::Tail, recoded.bytes()).unwrap();
             let recoded = recoded.finish(into);
-            assert_eq!(recoded.infos, [BatchInfo { codec: to, bytes: recoded.bytes.len() as u32, ..batches.infos[0] }]);
+            assert_eq!(
+                recoded.infos[..],
+                [BatchInfo { codec: to, bytes: recoded.bytes.len() as u32, ..batches.infos[0] }]
+            );
             checked(&recoded.bytes).unwrap();
             assert_shapes(&recoded.bytes);
         }

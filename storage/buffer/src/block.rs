@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ringmain_types::Account;
+use smallvec::SmallVec;
 
 use crate::arena::Arena;
 
@@ -177,6 +178,9 @@ pub struct Buf {
     start: u32,
     end: u32,
 }
+
+/// Bytes of a reply, one part behind the other: most have one, which then takes no list.
+pub type Bufs = SmallVec<[Buf; 1]>;
 
 impl Buf {
     /// Bytes outside any pool: for tests and the few small things that live as long as the process.

@@ -9,5 +9,5 @@ mod arena;
 mod block;
 mod pool;
 
-pub use block::{Buf, BufMut};
+pub use block::{Buf, BufMut, Bufs};
 pub use pool::{Pool, Refused};

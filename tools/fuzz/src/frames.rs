@@ -148,7 +148,7 @@ impl Driver {
             let now = self.now();
             let mut out = Vec::new();
             let parts = vec![Buf::copy_of(&[0; 8])];
-            self.session.reply(now, Reply { slot: request.slot, parts, throttle_ms: 0 }, &mut out);
+            self.session.reply(now, Reply { slot: request.slot, parts: parts.into(), throttle_ms: 0 }, &mut out);
             self.ran(out);
         }
         loop {

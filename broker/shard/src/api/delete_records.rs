@@ -1,6 +1,6 @@
 //! DeleteRecords (KIP-107): answered when the new log start is durable.
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_session::Request;
 use ringmain_types::*;
 use ringmain_wire::delete_records::{
@@ -12,7 +12,7 @@ use crate::api::produce::append_error;
 use crate::asked::{Asked, Dealt, TopicKey};
 use crate::dispatch::body;
 use crate::jobs::{ReplyTo, Work};
-use crate::mesh::{Call, CallId, Return};
+use crate::mesh::{Call, CallId, Parts, Return};
 use crate::serve::{DeleteServe, Serving};
 use crate::slab::Key;
 use crate::{Effects, Shard};
@@ -63,7 +63,7 @@ impl Shard {
         &mut self,
         now: Now,
         (id, deadline): (CallId, Instant),
-        parts: Vec<(Partition, Offset)>,
+        parts: Parts<(Partition, Offset)>,
         out: &mut Effects,
     ) {
         let mut results = Vec::with_capacity(parts.len());
@@ -130,7 +130,7 @@ impl Shard {
     }
 }
 
-pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Vec<Buf>, ErrorCode) {
+pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Bufs, ErrorCode) {
     let topics = asked.iter().map(|(key, parts)| DeleteRecordsTopicResult {
         name: key.name(),
         partitions: parts

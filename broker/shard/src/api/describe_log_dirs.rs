@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_session::Request;
 use ringmain_types::*;
 use ringmain_wire::describe_log_dirs::{
@@ -74,7 +74,7 @@ pub(crate) fn encode(
     asked: &Asked<Option<LogView>>,
     log_dir: &str,
     ((total_bytes, usable_bytes), fenced): ((i64, i64), bool),
-) -> (Vec<Buf>, ErrorCode) {
+) -> (Bufs, ErrorCode) {
     let topics = asked.iter().filter(|(_, parts)| !parts.is_empty() && !fenced).map(|(key, parts)| {
         let views = parts.iter().filter_map(|(index, view)| Some((index, view.as_ref()?)));
         let views = views.filter(|(_, view)| view.error == ErrorCode::None);

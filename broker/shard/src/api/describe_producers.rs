@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_log::ProducerView;
 use ringmain_session::Request;
 use ringmain_types::*;
@@ -14,7 +14,7 @@ use ringmain_wire::{DESCRIBE_PRODUCERS, WireError, encode_reply};
 use crate::asked::{Asked, Dealt, TopicKey};
 use crate::dispatch::{REQUEST_MS, body};
 use crate::jobs::{ReplyTo, Work};
-use crate::mesh::Call;
+use crate::mesh::{Call, Parts};
 use crate::{Effects, Shard};
 
 pub(crate) type Answer = Result<Vec<ProducerView>, ErrorCode>;
@@ -52,7 +52,7 @@ impl Shard {
     }
 }
 
-pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Vec<Buf>, ErrorCode) {
+pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Bufs, ErrorCode) {
     let topics = asked.iter().map(|(key, parts)| TopicResponse {
         name: key.name(),
         partitions: parts
@@ -73,7 +73,7 @@ pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Vec<Buf>, ErrorCod
 
 impl Shard {
     /// The producers of each partition, `most` in all, or those of the first alone.
-    pub(crate) fn producers(&mut self, parts: Vec<Partition>, most: usize) -> Vec<Answer> {
+    pub(crate) fn producers(&mut self, parts: Parts<Partition>, most: usize) -> Vec<Answer> {
         let mut told = 0;
         let mut of = |partition| {
             let log = self.logs.get(partition)?.id;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_session::Request;
 use ringmain_types::*;
 use ringmain_wire::fetch::{FetchRequest, FetchResponse};
@@ -299,7 +299,7 @@ impl Shard {
         to: &mut ReplyTo,
         mut fetch: FetchJob,
         out: &mut Effects,
-    ) -> (Vec<Buf>, ErrorCode) {
+    ) -> (Bufs, ErrorCode) {
         self.end_watches(&fetch, out);
         to.throttle_ms = fetch.throttle_ms(now);
         if fetch.context == Context::Full {

@@ -1,6 +1,6 @@
 //! From what coordinators answer to frames.
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_group::{DescribedConsumer, FetchedOffset, OffsetTopic, Reply};
 use ringmain_session::Request;
 use ringmain_types::*;
@@ -20,7 +20,7 @@ const FETCH_ERROR: i16 = 2;
 const LEAVE_MEMBERS: i16 = 3;
 
 type Answer = Result<Reply, ErrorCode>;
-type Encoded = (Vec<Buf>, ErrorCode);
+type Encoded = (Bufs, ErrorCode);
 
 fn done<'a, T: Field<'a>>(spec: &ApiSpec, request: &Request, reply: &T, error: ErrorCode) -> Encoded {
     (frame(spec, request, reply), error)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_group::{Reply, partition_of};
 use ringmain_metadata::OFFSETS_TOPIC;
 use ringmain_session::Request;
@@ -225,7 +225,7 @@ fn filter(words: &wire::Array<'_, &str>) -> Vec<String> {
 }
 
 /// The whole reply, and the error that metrics count; or why the request does not parse.
-pub(crate) fn encode(request: &Request, answers: &[Result<Reply, ErrorCode>]) -> Result<(Vec<Buf>, ErrorCode), String> {
+pub(crate) fn encode(request: &Request, answers: &[Result<Reply, ErrorCode>]) -> Result<(Bufs, ErrorCode), String> {
     let first = || answers.first().cloned().unwrap_or(Err(ErrorCode::UnknownServerError));
     match request.api {
         key if key == wire::JOIN_GROUP.key => Ok(group_replies::join(request, first())),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_log::{FindResult, Found, ReadToken, TimeQuery};
 use ringmain_session::Request;
 use ringmain_types::*;
@@ -14,7 +14,7 @@ use ringmain_wire::{LIST_OFFSETS, WireError, encode_reply};
 use crate::asked::{Asked, Dealt, TopicKey};
 use crate::dispatch::{REQUEST_MS, body};
 use crate::jobs::{ReplyTo, Work};
-use crate::mesh::{Call, CallId, OffsetQuery, Return};
+use crate::mesh::{Call, CallId, OffsetQuery, Parts, Return};
 use crate::serve::{OffsetsServe, Serving};
 use crate::serve_fetch::{check_epoch, read_error};
 use crate::{Effects, Shard};
@@ -115,7 +115,7 @@ impl Shard {
         &mut self,
         now: Now,
         (id, deadline): (CallId, Instant),
-        parts: Vec<Question>,
+        parts: Parts<Question>,
         out: &mut Effects,
     ) {
         let mut results = Vec::with_capacity(parts.len());
@@ -191,7 +191,7 @@ impl Shard {
     }
 }
 
-pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Vec<Buf>, ErrorCode) {
+pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Bufs, ErrorCode) {
     let topics = asked.iter().map(|(key, parts)| ListOffsetsTopicResponse {
         name: key.name(),
         partitions: parts

@@ -32,7 +32,7 @@ mod fixture;
 #[cfg(test)]
 mod hostile;
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_session::Request;
 use ringmain_types::{BrokerId, ErrorCode, Limits};
 use ringmain_wire::{ApiSpec, Array, Field, decode_request, encode_reply};
@@ -60,7 +60,7 @@ pub(crate) fn too_large(limits: &Limits, request: &Request) -> Option<String> {
 /// A whole reply frame, and the first error in it, which the request is counted by.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    pub parts: Vec<Buf>,
+    pub parts: Bufs,
     pub error: ErrorCode,
 }
 
@@ -74,7 +74,7 @@ fn answered<'a, T: Field<'a>>(
     Answered { parts: frame(spec, request, reply), error: first_error(errors) }
 }
 
-fn frame<'a, T: Field<'a>>(spec: &ApiSpec, request: &Request, reply: &T) -> Vec<Buf> {
+fn frame<'a, T: Field<'a>>(spec: &ApiSpec, request: &Request, reply: &T) -> Bufs {
     encode_reply(spec, request.version, request.correlation, reply)
 }
 

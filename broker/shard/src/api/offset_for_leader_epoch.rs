@@ -1,6 +1,6 @@
 //! OffsetForLeaderEpoch (KIP-101, KIP-320).
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_session::Request;
 use ringmain_types::*;
 use ringmain_wire::offset_for_leader_epoch::{
@@ -61,7 +61,7 @@ impl Shard {
     }
 }
 
-pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Vec<Buf>, ErrorCode) {
+pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Answer>) -> (Bufs, ErrorCode) {
     let topics = asked.iter().map(|(key, parts)| OffsetForLeaderTopicResult {
         topic: key.name(),
         partitions: parts

@@ -1,7 +1,7 @@
 //! Produce: checked where the connection is, appended by the owners, answered when it is durable.
 
 use ringmain_batch::{BatchError, CheckedBatches, check, recode};
-use ringmain_buffer::Buf;
+use ringmain_buffer::{Buf, Bufs};
 use ringmain_log::{AppendAs, AppendError, FlushMode};
 use ringmain_metadata::TopicConfig;
 use ringmain_session::{Close, Request};
@@ -16,7 +16,7 @@ use crate::asked::{Asked, Dealt, TopicKey};
 use crate::dispatch::{REQUEST_MS, body};
 use crate::jobs::{Produced, ReplyTo, Work};
 use crate::logs::{check_rules, topic_codec};
-use crate::mesh::{Call, CallId, ProducePart, ProduceResult};
+use crate::mesh::{Call, CallId, Parts, ProducePart, ProduceResult};
 use crate::serve::{AckDue, ProduceServe, Serving};
 use crate::slab::Key;
 use crate::{Effects, Note, Shard};
@@ -126,11 +126,11 @@ impl Shard {
         now: Now,
         (id, deadline): (CallId, Instant),
         acks: i16,
-        parts: Vec<ProducePart>,
+        parts: Parts<ProducePart>,
         out: &mut Effects,
     ) {
-        let mut produce = ProduceServe { acks, results: Vec::new(), acks_due: Vec::new(), waiting: 0 };
-        let mut waits = Vec::new();
+        let mut produce = ProduceServe { acks, results: Parts::new(), acks_due: Parts::new(), waiting: 0 };
+        let mut waits: Parts<(LogId, Offset, u32)> = Parts::new();
         for (at, part) in parts.iter().enumerate() {
             match self.append(now, part, out) {
                 Err((error, message)) => {
@@ -258,14 +258,16 @@ pub(crate) fn append_error(error: &AppendError) -> (ErrorCode, Option<String>) {
     }
 }
 
-pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Produced>) -> (Vec<Buf>, ErrorCode) {
+pub(crate) fn encode(to: &ReplyTo, asked: &Asked<Produced>) -> (Bufs, ErrorCode) {
     let error = first_error(asked.parts.iter().map(|(_, produced)| produced.result.error));
-    let responses = asked.iter().map(|(key, parts)| TopicProduceResponse {
+    let parts: Parts<_> = asked.parts.iter().map(|(index, produced)| encode_part(*index, produced)).collect();
+    let responses = asked.by_topic(&parts).map(|(key, parts)| TopicProduceResponse {
         name: key.name(),
         topic_id: key.id(),
-        partition_responses: parts.iter().map(|(index, produced)| encode_part(*index, produced)).collect(),
+        partition_responses: parts.into(),
     });
-    let reply = ProduceResponse { responses: responses.collect(), ..ProduceResponse::default() };
+    let responses: Parts<_> = responses.collect();
+    let reply = ProduceResponse { responses: responses[..].into(), ..ProduceResponse::default() };
     (encode_reply(&PRODUCE, to.version, to.correlation, &reply), error)
 }
 

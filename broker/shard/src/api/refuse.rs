@@ -1,6 +1,6 @@
 //! Replies of a controller that could not decide, or could not write down what it decided: the same error for everything asked.
 
-use ringmain_buffer::Buf;
+use ringmain_buffer::Bufs;
 use ringmain_session::Request;
 use ringmain_types::ErrorCode;
 use ringmain_wire as wire;
@@ -9,7 +9,7 @@ use ringmain_wire::{alter_configs, create_partitions, create_topics, delete_topi
 use super::{body, frame};
 
 /// The whole reply frame, or why the body does not parse.
-pub(crate) fn refuse(request: &Request, error: ErrorCode) -> Result<Vec<Buf>, String> {
+pub(crate) fn refuse(request: &Request, error: ErrorCode) -> Result<Bufs, String> {
     match request.api {
         key if key == wire::CREATE_TOPICS.key => {
             let asked: wire::CreateTopicsRequest<'_> = body(&wire::CREATE_TOPICS, request)?;

@@ -1,5 +1,6 @@
 //! Whole brokers in one process: real frames in, real frames out, through the shard's own turn.
 
+mod counting;
 mod disk;
 mod world;
 
@@ -7,5 +8,6 @@ mod admin;
 mod data;
 mod faults;
 mod groups;
+mod lean;
 mod much;
 mod steps;

@@ -49,12 +49,16 @@ pub struct World {
     pub limits: Limits,
     /// Not for the first time.
     started: bool,
+    /// Of each shard, kept from turn to turn as a core does.
+    effects: Vec<Effects>,
+    /// Counts something, of which all turns together, but for what is outside of shards, came to `counted`.
+    pub counter: fn() -> usize,
+    pub counted: usize,
 }
 
 struct InboxHands<'a> {
     inbox: Inbox,
     wires: &'a mut BTreeMap<ConnectionId, Wire>,
-    effects: Effects,
 }
 
 impl Hands for InboxHands<'_> {
@@ -102,9 +106,8 @@ impl Hands for InboxHands<'_> {
         count
     }
 
-    fn perform(&mut self, effects: &mut Effects) {
-        self.effects = std::mem::take(effects);
-    }
+    /// They stay where they are until the turn is over.
+    fn perform(&mut self, _: &mut Effects) {}
 }
 
 impl World {
@@ -126,6 +129,9 @@ impl World {
             properties: properties.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             limits,
             started: false,
+            effects: Vec::new(),
+            counter: || 0,
+            counted: 0,
         };
         world.start(shards);
         world
@@ -137,6 +143,7 @@ impl World {
         self.notes.clear();
         self.inboxes = (0..shards).map(|_| Inbox::default()).collect();
         self.shards.clear();
+        self.effects = (0..shards).map(|_| Effects::default()).collect();
         for shard in 0..shards {
             let config = Config {
                 broker: BrokerId(1),
@@ -155,7 +162,7 @@ impl World {
             };
             let mut effects = Effects::default();
             self.shards.push(Shard::open(config, self.now, &mut effects));
-            self.take(ShardId(shard), effects);
+            self.take(ShardId(shard), &mut effects);
         }
         self.run();
         let ready = self.notes.iter().filter(|(_, note)| matches!(note, Note::Ready)).count();
@@ -180,30 +187,31 @@ impl World {
 
     pub fn turn(&mut self, shard: usize) -> bool {
         let inbox = std::mem::take(&mut self.inboxes[shard]);
-        let mut hands = InboxHands { inbox, wires: &mut self.wires, effects: Effects::default() };
-        let mut effects = Effects::default();
+        let mut hands = InboxHands { inbox, wires: &mut self.wires };
+        let mut effects = std::mem::take(&mut self.effects[shard]);
+        let before = (self.counter)();
         let mut busy = turn(&mut self.shards[shard], &mut hands, self.now, &mut effects);
-        let effects = std::mem::take(&mut hands.effects);
+        self.counted += (self.counter)() - before;
         busy |= !effects.disk.is_empty() || !effects.mesh.is_empty() || !effects.net.is_empty();
-        self.take(ShardId(shard as u16), effects);
-        let mut effects = Effects::default();
+        self.take(ShardId(shard as u16), &mut effects);
         if !busy && self.shards[shard].background(self.now, 1 << 20, &mut effects) {
             busy |= !effects.disk.is_empty();
         }
-        self.take(ShardId(shard as u16), effects);
+        self.take(ShardId(shard as u16), &mut effects);
+        self.effects[shard] = effects;
         busy
     }
 
-    fn take(&mut self, shard: ShardId, effects: Effects) {
+    fn take(&mut self, shard: ShardId, effects: &mut Effects) {
         let at = usize::from(shard.0);
-        for op in effects.disk {
+        for op in effects.disk.drain(..) {
             let done = self.disks[at].run(op);
             self.inboxes[at].disk.push(done);
         }
-        for (to, message) in effects.mesh {
+        for (to, message) in effects.mesh.drain(..) {
             self.inboxes[usize::from(to.0)].mesh.push_back((shard, message));
         }
-        for op in effects.net {
+        for op in effects.net.drain(..) {
             match op {
                 NetOp::Send { connection, parts } => {
                     let bytes: usize = parts.iter().map(|part| part.len()).sum();
@@ -223,7 +231,7 @@ impl World {
                 }
             }
         }
-        self.notes.extend(effects.notes.into_iter().map(|note| (shard, note)));
+        self.notes.extend(effects.notes.drain(..).map(|note| (shard, note)));
     }
 
     pub fn advance_ms(&mut self, ms: u64) {
