@@ -273,11 +273,23 @@ impl Store {
         self.index_known(now, pool, (id, base), proving.token);
     }
 
-    /// What was read at `from` is no batch: if an index led there, the search goes on from the entry before.
-    pub(crate) fn led_astray(&mut self, id: LogId, base: Offset, from: u32, token: ReadToken) -> bool {
+    /// What was read at `from` is no batch: if an index led there, the search goes on from the entry before. `walked`: it may have come
+    /// there from the batch before.
+    pub(crate) fn led_astray(
+        &mut self,
+        id: LogId,
+        (base, from, walked): (Offset, u32, bool),
+        token: ReadToken,
+    ) -> bool {
         let Some(log) = self.log_mut(id) else { return false };
-        let Some((number, _)) = log.index_of(base).and_then(|index| index.offsets().leads_to(Position(from))) else {
-            return false;
+        let Some(index) = log.index_of(base) else { return false };
+        let Some((number, _)) = index.offsets().leads_to(Position(from)) else {
+            // Another one was led there at the same time, and was here first.
+            let astray = !walked && index.offsets().led_to(Position(from));
+            if astray {
+                self.begin_anew(token);
+            }
+            return astray;
         };
         // Whether the entry is wrong or the batch is damaged is not known yet. If it is the batch, an index that is made anew would end
         // there; so it does not count against this one.

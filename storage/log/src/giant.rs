@@ -87,7 +87,7 @@ impl Store {
             let max = pool.limit(Account::Cache).min(u32::MAX.into()) as u32;
             return self.read_failed(token, ReadError::TooLarge { segment, position, bytes: giant.bytes, max });
         }
-        if self.led_astray(id, giant.base, giant.from, token) {
+        if self.led_astray(id, (giant.base, giant.from, true), token) {
             return self.read_again(now, pool, token);
         }
         self.read_failed(token, ReadError::Rot { segment, position });

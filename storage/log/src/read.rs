@@ -624,7 +624,7 @@ impl Store {
             }
             Err(_) if !here => self.read_again(now, pool, token),
             Err(ReadError::Rot { position, .. })
-                if position.0 == from && !build && self.led_astray(id, base, from, token) =>
+                if position.0 == from && !build && self.led_astray(id, (base, from, follows.is_some()), token) =>
             {
                 self.read_again(now, pool, token)
             }
