@@ -17,11 +17,16 @@ pub(crate) struct OffsetWaits<W> {
 /// A slot's logs come one after the other: who waited for the one before was told that it is gone.
 struct LogWaits<W> {
     generation: u32,
+    /// Offsets rise, as most do.
     waiting: VecDeque<(Offset, W)>,
+    /// Those that came when one of a higher offset waited: retries of what is not flushed yet, as many of them as a client likes. With the number
+    /// that each got.
+    late: BTreeMap<(Offset, u64), W>,
+    number: u64,
 }
 
 /// A log that nobody waits for keeps room for no more.
-const WAITS_KEPT: usize = 32;
+const WAITS_KEPT: usize = 128;
 
 impl<W> OffsetWaits<W> {
     pub(crate) fn new() -> OffsetWaits<W> {
@@ -31,30 +36,25 @@ impl<W> OffsetWaits<W> {
     pub(crate) fn wait(&mut self, log: LogId, offset: Offset, who: W) {
         let slot = log.slot as usize;
         if self.logs.len() <= slot {
-            self.logs.resize_with(slot + 1, || LogWaits { generation: 0, waiting: VecDeque::new() });
+            self.logs.resize_with(slot + 1, LogWaits::new);
         }
-        let LogWaits { generation, waiting } = &mut self.logs[slot];
-        assert!(waiting.is_empty() || *generation == log.generation, "they wait for a log that is gone");
+        let LogWaits { generation, waiting, late, number } = &mut self.logs[slot];
+        let nobody = waiting.is_empty() && late.is_empty();
+        assert!(nobody || *generation == log.generation, "they wait for a log that is gone");
         *generation = log.generation;
-        // Most come in order.
-        let place = match waiting.back() {
-            Some((last, _)) if *last > offset => waiting.partition_point(|(before, _)| *before <= offset),
-            _ => waiting.len(),
-        };
-        waiting.insert(place, (offset, who));
+        if waiting.back().is_some_and(|(last, _)| *last > offset) {
+            *number += 1;
+            late.insert((offset, *number), who);
+        } else {
+            waiting.push_back((offset, who));
+        }
     }
 
     /// Everyone who waited for an offset up to and with `end`.
     pub(crate) fn reached(&mut self, log: LogId, end: Offset, out: &mut Vec<W>) {
-        let Some(LogWaits { generation, waiting }) = self.logs.get_mut(log.slot as usize) else { return };
-        if *generation != log.generation {
-            return;
-        }
-        while let Some((_, who)) = waiting.pop_front_if(|(offset, _)| *offset <= end) {
-            out.push(who);
-        }
-        if waiting.is_empty() && waiting.capacity() > WAITS_KEPT {
-            *waiting = VecDeque::new();
+        let waits = self.logs.get_mut(log.slot as usize).filter(|waits| waits.generation == log.generation);
+        if let Some(waits) = waits {
+            waits.reached(end, out);
         }
     }
 
@@ -65,7 +65,29 @@ impl<W> OffsetWaits<W> {
 
     /// Everyone: the directory failed.
     pub(crate) fn fail_all(&mut self, out: &mut Vec<W>) {
-        out.extend(self.logs.drain(..).flat_map(|log| log.waiting).map(|(_, who)| who));
+        self.logs.drain(..).for_each(|mut waits| waits.reached(Offset(i64::MAX), out));
+    }
+}
+
+impl<W> LogWaits<W> {
+    fn new() -> LogWaits<W> {
+        LogWaits { generation: 0, waiting: VecDeque::new(), late: BTreeMap::new(), number: 0 }
+    }
+
+    fn reached(&mut self, end: Offset, out: &mut Vec<W>) {
+        loop {
+            let first = self.waiting.front().map(|(offset, _)| *offset).filter(|offset| *offset <= end);
+            let late = self.late.first_key_value().map(|((offset, _), _)| *offset).filter(|offset| *offset <= end);
+            out.extend(match (first, late) {
+                (None, None) => break,
+                // Of one offset, who came in order was first.
+                (Some(first), late) if late.is_none_or(|late| first <= late) => self.waiting.pop_front().map(|it| it.1),
+                _ => self.late.pop_first().map(|it| it.1),
+            });
+        }
+        if self.waiting.is_empty() && self.waiting.capacity() > WAITS_KEPT {
+            self.waiting = VecDeque::new();
+        }
     }
 }
 
@@ -171,6 +193,22 @@ mod tests {
         assert_eq!(woken, ['a']);
         waits.reached(new, Offset(1), &mut woken);
         assert_eq!(woken, ['a', 'b']);
+    }
+
+    /// Retries of two batches that are not flushed, in the worst order: each took a move of all that wait for the younger one.
+    #[test]
+    fn many_that_come_out_of_order_come_out_in_order() {
+        let log = LogId { slot: 0, generation: 0 };
+        let mut waits = OffsetWaits::new();
+        let many = 200_000;
+        let offsets = (0..many).map(|at| (20, at)).chain((many..2 * many).map(|at| (10, at)));
+        offsets.for_each(|(offset, at)| waits.wait(log, Offset(offset), at));
+        let mut out = Vec::new();
+        waits.reached(log, Offset(10), &mut out);
+        assert!(out.iter().copied().eq(many..2 * many));
+        out.clear();
+        waits.fail_all(&mut out);
+        assert!(out.iter().copied().eq(0..many));
     }
 
     /// Runs `tests/data/purgatory.txt`: a line of commands, then `=>` and who came out.

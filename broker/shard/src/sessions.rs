@@ -251,6 +251,7 @@ impl Sessions {
             }
             connection.arm(timers, || timer(id));
         }
+        debug_assert!(self.dirty.is_empty(), "nobody is touched meanwhile");
         self.dirty = dirty;
         if !self.muted.is_empty() && self.muted_retry_at.is_none() {
             self.muted_retry_at = Some(now.mono.plus_ms(MUTED_RETRY_MS));

@@ -547,7 +547,7 @@ impl Shard {
         if self.crowd.middle.is_empty() || !has_time || (could_begin && self.crowd.line_is_due()) {
             return None;
         }
-        self.crowd.steps = if could_begin { self.crowd.steps.saturating_add(1) } else { 0 };
+        self.crowd.steps = self.crowd.steps.saturating_add(u32::from(could_begin));
         self.crowd.large.owed_ns += step_ns;
         self.crowd.middle.pop()
     }
