@@ -15,6 +15,8 @@ use crate::{Effects, NetOp, Note};
 
 /// How often muted connections are asked again when nothing else wakes them.
 const MUTED_RETRY_MS: u64 = 10;
+/// Unsent replies take little that take less than this share of their account.
+const HELD_SHARE: u64 = 8;
 /// How many of them per turn.
 const MUTED_RETRIES: usize = 8;
 
@@ -82,9 +84,9 @@ impl Sessions {
         self.table.get_mut(id)
     }
 
-    /// What replies may still take before the worst holder is closed.
+    /// What replies may still take, beside what requests under way do.
     pub(crate) fn reply_bytes_left(&self) -> u64 {
-        self.held_bytes_max.saturating_sub(self.held_bytes)
+        self.held_bytes_max.saturating_sub(self.work_bytes())
     }
 
     /// What unsent replies and requests under way take.
@@ -259,10 +261,10 @@ impl Sessions {
         finished
     }
 
-    /// Who holds most, once unsent replies take more than the account. What requests under way take is not in it: who polls for a long
-    /// time would have those closed who are just answered.
+    /// Who holds most, once unsent replies and requests under way take more than the account. Not while replies take little: who polls for a
+    /// long time would have those closed who are just answered.
     pub(crate) fn worst_holder(&self) -> Option<ConnectionId> {
-        if self.held_bytes <= self.held_bytes_max {
+        if self.work_bytes() <= self.held_bytes_max || self.held_bytes <= self.held_bytes_max / HELD_SHARE {
             return None;
         }
         let worst = self.table.iter().max_by_key(|(_, connection)| connection.held_bytes)?;
