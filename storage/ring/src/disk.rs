@@ -137,6 +137,8 @@ pub(crate) struct Files {
     /// Writes in flight, and the flushes that wait for each.
     writes: HashMap<DiskToken, Vec<u32>>,
     renames: usize,
+    /// Since when files find no descriptor.
+    short_since: Option<u64>,
     /// Opened again under a name that a rename in flight may just have changed.
     parked: Vec<FileId>,
     /// Removed, and giving back their space.
@@ -158,6 +160,7 @@ impl Files {
             tasks: Slots::new(),
             writes: HashMap::new(),
             renames: 0,
+            short_since: None,
             parked: Vec::new(),
             shrinking: VecDeque::new(),
             open_max: open_max.max(4),

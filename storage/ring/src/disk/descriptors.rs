@@ -12,6 +12,9 @@ use super::names::c_path;
 use super::{Files, Task, close_silently, errno};
 use crate::driver::Driver;
 
+/// How long a file that finds no descriptor is tried again, turn by turn.
+const SHORT_NS_MAX: u64 = 1_000_000_000;
+
 impl Files {
     pub(super) fn open(
         &mut self,
@@ -82,13 +85,17 @@ impl Files {
             }
             libc::EINTR | libc::EAGAIN => self.start_open(file, create, first, driver),
             // The process has fewer descriptors than we were told: get along with less.
-            libc::EMFILE | libc::ENFILE if self.table.open() > 4 => {
-                self.open_max = self.open_max.min(self.table.open()).max(5) - 1;
-                match self.table.evict() {
+            libc::EMFILE | libc::ENFILE => {
+                let many = self.table.open() > 4;
+                if many {
+                    self.open_max = self.open_max.min(self.table.open()).max(5) - 1;
+                }
+                match if many { self.table.evict() } else { None } {
                     Some(descriptor) => {
                         drop(descriptor);
                         self.start_open(file, create, first, driver)
                     }
+                    None if self.descriptors_may_come() => self.start_open(file, create, first, driver),
                     None => self.open_failed(file, first, -result, driver),
                 }
             }
@@ -96,11 +103,18 @@ impl Files {
             libc::ENOENT if first.is_none() && !state.unnamed && self.renames > 0 => self.parked.push(file),
             code if code > 0 => self.open_failed(file, first, code, driver),
             _ => {
+                self.short_since = None;
                 // SAFETY: a successful openat gives a descriptor that nobody else has.
                 let descriptor = unsafe { OwnedFd::from_raw_fd(result) };
                 self.use_descriptor(file, first, descriptor, driver)
             }
         }
+    }
+
+    /// Sockets that were accepted and may not stay have descriptors for a moment.
+    fn descriptors_may_come(&mut self) -> bool {
+        let now = crate::monotonic_ns();
+        now < *self.short_since.get_or_insert(now) + SHORT_NS_MAX
     }
 
     pub(super) fn use_descriptor(
