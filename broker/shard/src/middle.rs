@@ -6,7 +6,8 @@
 //!              v  | an owner has answered, or a long poll ends
 //!             waits
 //! ```
-//! Steps are paid for in the line of large requests (`work.rs`), and no large request begins while one has a step to do.
+//! Steps are paid for in the line of large requests (`work.rs`), and no other large request begins while one has a step to do,
+//! unless they waited for long.
 
 use std::collections::VecDeque;
 

@@ -11,12 +11,12 @@ use ringmain_wire::{FETCH, WireError, encode_reply};
 use crate::dispatch::{REQUEST_MS, body};
 use crate::fetch::{FetchJob, Next, Parts, Stage};
 use crate::fetch_reading::{self, BY_ID, Reading};
-use crate::fetch_session::Context;
+use crate::fetch_session::{Context, FetchSessions};
 use crate::fetch_telling::{self, Telling};
 use crate::jobs::{Job, ReplyTo, Waiter, Work};
 use crate::mesh::{Call, CallId, FetchResult, Mesh};
 use crate::slab::Key;
-use crate::{Effects, Shard};
+use crate::{Effects, Note, Shard};
 
 const READ_COMMITTED: i8 = 1;
 /// How long a client waits before it asks again when there was no memory to let it wait.
@@ -163,13 +163,7 @@ impl Shard {
                     let parts = telling.end(&to, context);
                     return self.reply(now, &to, parts, (telling.error, remote), out);
                 };
-                let mut scope = fetch_telling::Scope {
-                    sessions: &mut self.fetch_sessions,
-                    context: fetch.context,
-                    committed_only: fetch.committed_only,
-                    bytes_max: fetch.bytes_max,
-                    notes: &mut out.notes,
-                };
+                let mut scope = fetch.telling_scope(&mut self.fetch_sessions, &mut out.notes);
                 telling.add(&mut scope, to.version, slice);
                 fetch.stage = Stage::Telling(telling);
                 self.has_step(key);
@@ -305,13 +299,7 @@ impl Shard {
         if fetch.context == Context::Full {
             fetch.context = self.fetch_sessions.create(now.mono, fetch.by_id, fetch.session_bytes);
         }
-        let mut scope = fetch_telling::Scope {
-            sessions: &mut self.fetch_sessions,
-            context: fetch.context,
-            committed_only: fetch.committed_only,
-            bytes_max: fetch.bytes_max,
-            notes: &mut out.notes,
-        };
+        let mut scope = fetch.telling_scope(&mut self.fetch_sessions, &mut out.notes);
         let mut telling = Telling::default();
         let parts = telling.whole(&mut scope, to, fetch.parts.pop().unwrap_or_default());
         (parts, telling.error)
@@ -319,6 +307,11 @@ impl Shard {
 }
 
 impl FetchJob {
+    fn telling_scope<'a>(&self, sessions: &'a mut FetchSessions, notes: &'a mut Vec<Note>) -> fetch_telling::Scope<'a> {
+        let FetchJob { context, committed_only, bytes_max, .. } = *self;
+        fetch_telling::Scope { sessions, context, committed_only, bytes_max, notes }
+    }
+
     /// It would ask again at once, and be answered at once.
     fn throttle_ms(&self, now: Now) -> u32 {
         if !self.early || self.got_bytes() > 0 {
