@@ -9,6 +9,7 @@ use crate::faults::{Plan, Strike};
 /// Every state that a history counts.
 pub const STATES: &[&str] = &[
     "a pair of shards with no slot left",
+    "answers: a group is full",
     "answers: no coordinator yet",
     "answers: not controller",
     "answers: not leader",

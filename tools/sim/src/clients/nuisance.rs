@@ -54,11 +54,11 @@ impl Nuisance {
                 whole.truncate(context.random.between(1, whole.len() as u64 - 1) as usize);
                 whole
             }
-            3 => (0..context.random.between(1, PIPELINE_MAX)).flat_map(|number| request(number as i32)).collect(),
+            3 => pipeline(context.random.between(1, PIPELINE_MAX), request),
             4 => return,
             5 => {
                 let names = context.random.between(NAMES.0, NAMES.1) as i32;
-                (0..context.random.between(1, PIPELINE_MAX)).flat_map(|number| large(number as i32, names)).collect()
+                pipeline(context.random.between(1, PIPELINE_MAX), |number| large(number, names))
             }
             _ => {
                 self.link = None;
@@ -67,6 +67,10 @@ impl Nuisance {
         };
         context.actions.push(Action::Send(link, bytes));
     }
+}
+
+fn pipeline(count: u64, frame: impl Fn(i32) -> Vec<u8>) -> Vec<u8> {
+    (0..count as i32).map(frame).collect::<Vec<_>>().concat()
 }
 
 /// A whole frame of a small request.
