@@ -1,26 +1,34 @@
-//! Broken clients, each on and on until told to stop. What becomes of them is nobody's concern: whoever is closed comes again.
+//! Broken clients, each a process that goes on until it is ended. What becomes of them is nobody's concern: whoever is closed comes again.
+//!
+//! Processes, because threads beside the clients that are measured would share with these what a process has one of, its memory map
+//! before all: an attacker that holds a lock of it and gets no processor would be waited for by them, and the broker be blamed.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Scope;
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, ExitCode};
+use std::thread::sleep;
+use std::time::Duration;
 
 use ringmain_torture::connection::Connection;
 use ringmain_types::PartitionIndex;
 use ringmain_wire::fetch::{FetchPartition, FetchTopic};
 use ringmain_wire::{ApiSpec, FETCH, FetchRequest, Field, METADATA, MetadataRequest, encode_request};
-use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 
 use crate::ask::{FETCH_VERSION, create_all, create_topic, delete_topic, fetch_request, produce_one};
 use crate::frames::framed;
 
 const IDLE: u64 = 10_000;
-/// Where the idle class can't be had.
-const NICE: i32 = 19;
+/// What gives attackers of the processor what nobody else wants, as clients elsewhere take none of the broker's; the first that is there.
+const STANDS_BACK: [(&[&str], &str); 2] = [
+    (&["chrt", "--idle", "0"], "in the idle class (SCHED_IDLE)"),
+    (
+        &["nice", "-n", "19"],
+        "at nice 19, for want of chrt: they take more of the broker's processor than clients elsewhere would",
+    ),
+];
 
-type Attack = fn(&str, &AtomicBool) -> io::Result<()>;
+type Attack = fn(&str) -> io::Result<()>;
 
 const ATTACKS: &[(&str, Attack)] = &[
     ("idle", idle),
@@ -33,44 +41,48 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("names", names),
 ];
 
-/// Each on a thread of its own; all, or those that are named in `only`.
-pub fn start<'scope>(scope: &'scope Scope<'scope, '_>, address: &'scope str, only: &str, stop: &'scope AtomicBool) {
+/// Ended with this.
+pub struct Attackers(Vec<Child>);
+
+impl Drop for Attackers {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // Neither fails for a child that is ours.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// All, or those that are named in `only`.
+pub fn start(address: &str, only: &str) -> io::Result<Attackers> {
+    let works =
+        |way: &[&str]| Command::new(way[0]).args(&way[1..]).arg("true").status().is_ok_and(|status| status.success());
+    let (way, class) = STANDS_BACK.into_iter().find(|(way, _)| works(way)).ok_or(ErrorKind::Unsupported)?;
+    println!("  attackers run {class}");
+    let own = std::env::current_exe()?;
+    let mut attackers = Attackers(Vec::new());
+    for (name, _) in ATTACKS.iter().filter(|(name, _)| only.is_empty() || only.split(',').any(|word| word == *name)) {
+        let mut command = Command::new(way[0]);
+        attackers.0.push(command.args(&way[1..]).arg(&own).args(["attack", name, address]).spawn()?);
+    }
+    Ok(attackers)
+}
+
+/// `ringmain-hostile attack NAME ADDRESS`: one of them, until it is ended.
+pub fn run(words: &[String]) -> ExitCode {
+    let [name, address] = words else { return ExitCode::FAILURE };
+    let Some((_, attack)) = ATTACKS.iter().find(|(known, _)| known == name) else { return ExitCode::FAILURE };
+    if set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
+        return ExitCode::FAILURE;
+    }
     // Refused only by policy; then there are fewer.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let asked = ATTACKS.iter().filter(|(name, _)| only.is_empty() || only.split(',').any(|word| word == *name));
-    for (number, (_, attack)) in asked.enumerate() {
-        scope.spawn(move || {
-            let class = stand_back();
-            if number == 0 {
-                println!("  attackers run {class}");
-            }
-            while !stop.load(Ordering::Relaxed) {
-                // Closed, refused or reset: that is what it is there for.
-                let _ = attack(address, stop);
-                pause(stop, Duration::from_millis(100));
-            }
-        });
-    }
-}
-
-/// Gives this thread what nobody else wants of the processor, as clients elsewhere take none of the broker's; how. `chrt` (util-linux) does
-/// it, because no safe wrapper of the system call is at hand.
-fn stand_back() -> &'static str {
-    let thread = rustix::thread::gettid();
-    let id = thread.as_raw_nonzero().to_string();
-    if Command::new("chrt").args(["--idle", "--pid", "0", &id]).status().is_ok_and(|status| status.success()) {
-        return "in the idle class (SCHED_IDLE)";
-    }
-    // Of this thread alone, as Linux has it.
-    let _ = setpriority_process(Some(thread), NICE);
-    "at nice 19, for want of chrt: they take more of the broker's processor than clients elsewhere would"
-}
-
-fn pause(stop: &AtomicBool, span: Duration) {
-    let until = Instant::now() + span;
-    while !stop.load(Ordering::Relaxed) && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(20).min(span));
+    loop {
+        // Closed, refused or reset: that is what it is there for.
+        let _ = attack(address);
+        sleep(Duration::from_millis(100));
     }
 }
 
@@ -79,7 +91,7 @@ fn whole<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, body: &T) -> Vec<u8> {
 }
 
 /// Ten thousand that do nothing, every other one after a first word.
-fn idle(address: &str, stop: &AtomicBool) -> io::Result<()> {
+fn idle(address: &str) -> io::Result<()> {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(IDLE * 2);
     let mut open = Vec::new();
     for number in 0..IDLE.min(descriptors / 2) {
@@ -89,16 +101,13 @@ fn idle(address: &str, stop: &AtomicBool) -> io::Result<()> {
             connection.receive()?;
         }
         open.push(connection);
-        if stop.load(Ordering::Relaxed) {
-            return Ok(());
-        }
     }
-    pause(stop, Duration::from_secs(300));
+    sleep(Duration::from_secs(300));
     Ok(())
 }
 
 /// Frames that never come whole, and clients that ask and then only listen.
-fn half(address: &str, stop: &AtomicBool) -> io::Result<()> {
+fn half(address: &str) -> io::Result<()> {
     let mut open = Vec::new();
     for number in 0..200 {
         let mut connection = Connection::open(address)?;
@@ -112,17 +121,17 @@ fn half(address: &str, stop: &AtomicBool) -> io::Result<()> {
         }
         open.push(connection);
     }
-    pause(stop, Duration::from_secs(10));
+    sleep(Duration::from_secs(10));
     Ok(())
 }
 
-fn byte_a_second(address: &str, stop: &AtomicBool) -> io::Result<()> {
+fn byte_a_second(address: &str) -> io::Result<()> {
     let mut open: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(address)).collect::<io::Result<_>>()?;
     let frame = framed(18, 0, &[]);
     for byte in frame.iter().cycle() {
         open.retain_mut(|stream| stream.write_all(&[*byte]).is_ok());
-        pause(stop, Duration::from_secs(1));
-        if open.is_empty() || stop.load(Ordering::Relaxed) {
+        sleep(Duration::from_secs(1));
+        if open.is_empty() {
             break;
         }
     }
@@ -142,7 +151,7 @@ fn stuff(stream: &mut TcpStream, frame: &[u8], count: usize) -> io::Result<()> {
 }
 
 /// Ten thousand requests at once; their replies are read by one client of two.
-fn pipelines(address: &str, stop: &AtomicBool) -> io::Result<()> {
+fn pipelines(address: &str) -> io::Result<()> {
     let frame = whole(&METADATA, 9, &MetadataRequest { topics: None, ..Default::default() });
     let mut open = Vec::new();
     for number in 0..4 {
@@ -151,18 +160,18 @@ fn pipelines(address: &str, stop: &AtomicBool) -> io::Result<()> {
         if number % 2 == 0 {
             stream.set_read_timeout(Some(Duration::from_millis(50)))?;
             let mut bytes = vec![0; 64 << 10];
-            while !stop.load(Ordering::Relaxed) && stream.read(&mut bytes).is_ok_and(|read| read > 0) {
+            while stream.read(&mut bytes).is_ok_and(|read| read > 0) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
         open.push(stream);
     }
-    pause(stop, Duration::from_secs(1));
+    sleep(Duration::from_secs(1));
     Ok(())
 }
 
 /// Fetches of all that there is, whose replies nobody reads.
-fn unread(address: &str, stop: &AtomicBool) -> io::Result<()> {
+fn unread(address: &str) -> io::Result<()> {
     let mut writes = Connection::open(address)?;
     create_topic(&mut writes, "large", 2)?;
     for _ in 0..4 {
@@ -175,12 +184,12 @@ fn unread(address: &str, stop: &AtomicBool) -> io::Result<()> {
         stuff(&mut stream, &frame, 500)?;
         open.push(stream);
     }
-    pause(stop, Duration::from_secs(5));
+    sleep(Duration::from_secs(5));
     Ok(())
 }
 
-fn garbage(address: &str, stop: &AtomicBool) -> io::Result<()> {
-    while !stop.load(Ordering::Relaxed) {
+fn garbage(address: &str) -> io::Result<()> {
+    loop {
         let mut stream = TcpStream::connect(address)?;
         let mut bytes = vec![0; fastrand::usize(1..2000)];
         bytes.fill_with(|| fastrand::u8(..));
@@ -197,7 +206,7 @@ fn garbage(address: &str, stop: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-fn topics(address: &str, stop: &AtomicBool) -> io::Result<()> {
+fn topics(address: &str) -> io::Result<()> {
     let mut connection = Connection::open(address)?;
     let mut round = 0;
     loop {
@@ -206,16 +215,13 @@ fn topics(address: &str, stop: &AtomicBool) -> io::Result<()> {
         create_all(&mut connection, &names, 2, &[])?;
         for name in &names {
             delete_topic(&mut connection, name)?;
-            if stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
         }
-        pause(stop, Duration::from_millis(500));
+        sleep(Duration::from_millis(500));
     }
 }
 
 /// Requests of thousands of names, and long polls of them.
-fn names(address: &str, stop: &AtomicBool) -> io::Result<()> {
+fn names(address: &str) -> io::Result<()> {
     let part = |index| FetchPartition { partition: PartitionIndex(index), ..Default::default() };
     let topic = FetchTopic { topic: "large", partitions: (0..100_000).map(part).collect(), ..Default::default() };
     let fetch = FetchRequest { max_wait_ms: i32::MAX, topics: vec![topic].into(), ..Default::default() };
@@ -224,8 +230,8 @@ fn names(address: &str, stop: &AtomicBool) -> io::Result<()> {
         let mut stream = TcpStream::connect(address)?;
         stuff(&mut stream, &whole(&FETCH, FETCH_VERSION, &fetch), 4)?;
         open.push(stream);
-        pause(stop, Duration::from_millis(500));
+        sleep(Duration::from_millis(500));
     }
-    pause(stop, Duration::from_secs(2));
+    sleep(Duration::from_secs(2));
     Ok(())
 }

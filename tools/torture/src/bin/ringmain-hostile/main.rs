@@ -56,8 +56,10 @@ struct Options {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|word| word == "within") {
-        return within::run(&words[1..]);
+    match words.first().map(String::as_str) {
+        Some("within") => return within::run(&words[1..]),
+        Some("attack") => return attackers::run(&words[1..]),
+        _ => {}
     }
     let options = Options::parse();
     if !options.inside

@@ -1,6 +1,6 @@
 //! All broken clients at once, beside a producer and a consumer that keep their pace: what those wait, and that nothing of theirs is lost.
 //!
-//! The attackers run in the idle class, as clients on other machines would take no processor of the broker's.
+//! The attackers are processes in the idle class, as clients on other machines would take no processor of the broker's.
 
 use std::io;
 use std::sync::Mutex;
@@ -174,25 +174,21 @@ fn samples(page: &str, name: &str) -> Vec<(String, u64)> {
 impl Siege {
     fn watch(&self, broker: &mut Broker, spans: [Duration; PHASES.len()], attacks: &str) -> Result<Watched, Stop> {
         let mut watched = Watched::default();
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let mut seen = Ok(());
-            for (phase, span) in spans.into_iter().enumerate() {
-                self.phase.store(phase, Ordering::Relaxed);
-                match PHASES[phase] {
-                    "during" => attackers::start(scope, &self.address, attacks, &stop),
-                    "after" => stop.store(true, Ordering::Relaxed),
-                    _ => {}
-                }
-                let until = Instant::now() + span;
-                while seen.is_ok() && Instant::now() < until && !self.has_failed() {
-                    std::thread::sleep(Duration::from_millis(500).min(until.saturating_duration_since(Instant::now())));
-                    seen = broker.lives().and_then(|()| watched.look(broker));
-                }
+        let mut attackers = None;
+        for (phase, span) in spans.into_iter().enumerate() {
+            self.phase.store(phase, Ordering::Relaxed);
+            attackers = match PHASES[phase] {
+                "during" => Some(attackers::start(&self.address, attacks)?),
+                "after" => None,
+                _ => attackers,
+            };
+            let until = Instant::now() + span;
+            while Instant::now() < until && !self.has_failed() {
+                std::thread::sleep(Duration::from_millis(500).min(until.saturating_duration_since(Instant::now())));
+                broker.lives()?;
+                watched.look(broker)?;
             }
-            stop.store(true, Ordering::Relaxed);
-            seen
-        })?;
+        }
         Ok(watched)
     }
 
