@@ -38,6 +38,7 @@ pub mod snapshot;
 mod spares;
 mod squeeze;
 mod store;
+mod under_way;
 mod zeroes;
 
 use std::collections::BTreeSet;

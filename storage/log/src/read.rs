@@ -16,10 +16,13 @@ use crate::loading::{Indexes, build_index};
 use crate::log::Log;
 use crate::segment::file_name;
 use crate::store::{Doing, Store};
+use crate::under_way::{FileRead, UnderWay};
 use crate::{Damage, FindResult, ReadAt, ReadError, ReadResult, ReadToken, Slices, StoreEvent};
 
 /// Reads that wait or run, for each that may run at once.
 const WAITING_PER_INFLIGHT: usize = 64;
+/// How often a read waits for another one of the same bytes rather than asking the disk, too.
+const SHARED_MAX: u8 = 4;
 /// Steps of one read: a segment of 2 GiB without an index, walked in pieces of 1 MiB, and some.
 const STEPS_MAX: u32 = 4096;
 /// Index entries that are found not to hold in one step; whoever asked tries again.
@@ -91,6 +94,8 @@ struct Pending {
     steps: u32,
     /// Of the bytes being read.
     position: u32,
+    /// How often it waited for another read.
+    shared: u8,
     /// The segment it is about was replaced: it is asked anew.
     stale: bool,
 }
@@ -100,9 +105,7 @@ pub(crate) struct Reads {
     next: u64,
     pending: BTreeMap<ReadToken, Pending>,
     waiting: VecDeque<ReadToken>,
-    inflight: u32,
-    /// Files that are being read, whether or not anybody still waits for it.
-    files: BTreeMap<ReadToken, (LogId, FileId)>,
+    under_way: UnderWay,
     pub indexes: Indexes,
     /// The store's own search, for what its answer leaves behind, and the segment that it goes through.
     pub own: Option<(ReadToken, Offset)>,
@@ -129,7 +132,17 @@ impl Reads {
 
     /// Whether a read of the log (of `file`, when one is named) is under way.
     pub fn reading(&self, id: LogId, file: Option<FileId>) -> bool {
-        self.files.values().any(|(log, of)| *log == id && file.is_none_or(|file| file == *of))
+        self.under_way.any(id, file)
+    }
+
+    /// Whether the byte that is asked for is being read, so that it need not be read a second time.
+    fn shares(&mut self, token: ReadToken, (id, base, from): (LogId, Offset, u32)) -> bool {
+        let Some(pending) = self.pending.get_mut(&token).filter(|pending| pending.shared < SHARED_MAX) else {
+            return false;
+        };
+        let comes = self.under_way.covers(id, base, from);
+        pending.shared += u8::from(comes);
+        comes
     }
 
     /// Somebody reads this segment, or opens it or its indexes.
@@ -348,7 +361,9 @@ impl Store {
                 }
                 self.reads.next += 1;
                 let token = ReadToken(self.reads.next);
-                self.reads.pending.insert(token, Pending { log: id, ask, need, steps: 0, position: 0, stale: false });
+                self.reads
+                    .pending
+                    .insert(token, Pending { log: id, ask, need, steps: 0, position: 0, shared: 0, stale: false });
                 self.reads.waiting.push_back(token);
                 Err(Some(token))
             }
@@ -386,7 +401,9 @@ impl Store {
     /// Takes reads off the queue, as many as may be in flight.
     pub(crate) fn start_reads(&mut self, now: Now, pool: &mut Pool) {
         let mut left = self.reads.waiting.len();
-        while self.reads.inflight < self.config.limits.reads_inflight_max && left > 0 {
+        let (count, bytes) =
+            (self.config.limits.reads_inflight_max as usize, self.config.limits.reads_inflight_bytes_max);
+        while self.reads.under_way.len() < count && self.reads.under_way.bytes() < bytes && left > 0 {
             left -= 1;
             let Some(token) = self.reads.waiting.pop_front() else { break };
             self.start_read(now, pool, token);
@@ -411,6 +428,10 @@ impl Store {
                 self.read_again(now, pool, token)
             }
             Need::Index { base } => self.load_index(id, base, Some(token)),
+            // As much of it is soon in memory: many readers of one place cost one read.
+            Need::Bytes { base, from, build: false, .. } if self.reads.shares(token, (id, base, from)) => {
+                self.reads.waiting.push_back(token)
+            }
             Need::Bytes { base, from, bytes, whole, build, .. } => {
                 self.read_bytes(now, pool, (id, token), (base, from), (bytes, whole, build));
             }
@@ -458,8 +479,7 @@ impl Store {
                 self.cache.missed(length);
                 let read = DiskKind::Read { file, position: u64::from(begin), bytes: length, into };
                 self.operate(DiskClass::Read, read, Doing::Read(token));
-                self.reads.inflight += 1;
-                self.reads.files.insert(token, (id, file));
+                self.reads.under_way.started(token, FileRead { log: id, file, base, begin, bytes: length });
                 if let Some(pending) = self.reads.pending.get_mut(&token) {
                     pending.position = begin;
                 }
@@ -584,8 +604,7 @@ impl Store {
     }
 
     pub(crate) fn read_done(&mut self, now: Now, pool: &mut Pool, token: ReadToken, result: Result<DiskOk, DiskError>) {
-        self.reads.inflight -= 1;
-        self.reads.files.remove(&token);
+        self.reads.under_way.ended(token);
         let Some(pending) = self.reads.pending.get(&token) else { return };
         let (id, need, begin) = (pending.log, pending.need, pending.position);
         let base = need.base();

@@ -2,6 +2,7 @@
 
 mod compaction;
 mod model;
+mod reads;
 mod recovery;
 mod rot;
 

@@ -136,6 +136,8 @@ pub struct Limits {
     pub open_files_max: u32,
     /// Read operations in flight; the rest wait in class order.
     pub reads_inflight_max: u32,
+    /// What they read together; one read may go beyond it. Each needs memory, of which fresh one costs about a millisecond for 2 MiB.
+    pub reads_inflight_bytes_max: u64,
     /// Partitions of one shard that have metric series of their own; the totals count all.
     pub metric_partitions_max: u32,
     /// Groups of one shard that have metric series of their own, and that are told of at once.
@@ -221,6 +223,7 @@ impl Limits {
             cache_bytes_min: 1 << 20,
             open_files_max: 4096,
             reads_inflight_max: 64,
+            reads_inflight_bytes_max: 8 << 20,
             metric_partitions_max: 10_000,
             metric_groups_max: 1_000,
             metric_group_offsets_max: 10_000,
@@ -298,6 +301,7 @@ impl Limits {
             cache_bytes_min: 32 << 10,
             open_files_max: 16,
             reads_inflight_max: 4,
+            reads_inflight_bytes_max: 16 << 10,
             metric_partitions_max: 8,
             metric_groups_max: 4,
             metric_group_offsets_max: 8,
