@@ -14,6 +14,11 @@ mod verify;
 
 use std::process::ExitCode;
 
+/// What one core allocates another one may free: with glibc's allocator the block then stays with the other's thread, and both take one
+/// lock for it from then on.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use clap::Parser;
 
 use cli::{Cli, Command, LogCommand};
