@@ -15,10 +15,14 @@ use crate::{Effects, NetOp, Note};
 
 /// How often muted connections are asked again when nothing else wakes them.
 const MUTED_RETRY_MS: u64 = 10;
-/// Unsent replies take little that take less than this share of their account.
-const HELD_SHARE: u64 = 8;
 /// How many of them per turn.
 const MUTED_RETRIES: usize = 8;
+/// Unsent replies take little that take less than this share of their account.
+const HELD_SHARE: u64 = 8;
+/// Of all connections in a turn, about: the kernel copies it before the turn ends, for a millisecond.
+const SEND_BYTES_MAX: usize = 1 << 20;
+/// Whatever others send in a turn, a connection may send this share of what a turn may.
+const SEND_SHARE: usize = 64;
 
 /// What the driver was told last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,7 @@ pub(crate) struct Sessions {
     /// What requests under way take.
     work_bytes: u64,
     held_bytes_max: u64,
+    /// Of one connection at once, and of all in a turn, but for a small share of it that each may send.
     send_bytes_max: usize,
     limits: Limits,
 }
@@ -70,7 +75,7 @@ impl Sessions {
             held_bytes: 0,
             work_bytes: 0,
             held_bytes_max: limits.memory_bytes[Account::Reply as usize],
-            send_bytes_max: limits.fetch_reply_bytes_max as usize,
+            send_bytes_max: (limits.fetch_reply_bytes_max as usize).min(SEND_BYTES_MAX),
             limits: limits.clone(),
         }
     }
@@ -214,12 +219,14 @@ impl Sessions {
                 self.touch(id);
             }
         }
+        let mut send_bytes_left = self.send_bytes_max;
         let mut dirty = std::mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
             let Some(connection) = self.table.get_mut(id) else { continue };
             connection.dirty = false;
-            let parts = connection.session.outgoing(self.send_bytes_max);
+            let parts = connection.session.outgoing(send_bytes_left.max(self.send_bytes_max / SEND_SHARE));
             if !parts.is_empty() {
+                send_bytes_left = send_bytes_left.saturating_sub(parts.iter().map(|part| part.len()).sum());
                 out.net.push(NetOp::Send { connection: id, parts });
             }
             let held = connection.session.held_bytes();

@@ -47,6 +47,8 @@ const TOLD_BYTES: u64 = 32;
 const PART_NS: u64 = 1_000;
 const NAME_NS: u64 = 500;
 const TOLD_NS: u64 = 100;
+/// For a request that names nothing. Thousands of them may come in one buffer.
+const REQUEST_NS: u64 = 4_000;
 /// To decode what is named, before the first step.
 const DECODE_NS: u64 = 30;
 /// To count what is in a byte of a frame.
@@ -58,7 +60,9 @@ const SMALL_SHARE: u64 = 64;
 /// Small polls give way only while they take more than this share together.
 const SMALL_POLLS_SHARE: u64 = 16;
 /// How long small requests may take of one turn together, about. All others of this core wait meanwhile.
-const TURN_NS: u64 = 1_000_000;
+const TURN_NS: u64 = 400_000;
+/// A request that takes longer is large.
+const SMALL_NS: u64 = 1_000_000;
 /// For each part of the core that small ones, or large ones, use, so many go by.
 const SMALL_SHARE_OF_CORE: u64 = 2;
 const LARGE_SHARE_OF_CORE: u64 = 4;
@@ -273,7 +277,7 @@ impl Crowd {
 impl Cost {
     /// Large in time or in memory.
     fn is_large(self, small_bytes: u64) -> bool {
-        self.ns > TURN_NS || self.bytes > small_bytes || self.in_steps
+        self.ns > SMALL_NS || self.bytes > small_bytes || self.in_steps
     }
 
     /// What its line pays when it begins: of one in steps, that it is decoded.
@@ -353,7 +357,7 @@ impl Shard {
         let told = self.told(spec, request).map_err(failed)?;
         let cost = Cost {
             bytes: elements as u64 * bytes + told * TOLD_BYTES + names,
-            ns: elements as u64 * ns + told * TOLD_NS,
+            ns: REQUEST_NS + elements as u64 * ns + told * TOLD_NS,
             names: elements,
             in_steps: fetch && elements > self.config.limits.step_elements_max as usize,
         };
@@ -401,7 +405,7 @@ impl Shard {
         }
         let produce = spec.key == wire::PRODUCE.key;
         let until = now.mono.plus_ms(REQUEST_MS);
-        let counting = Cost { ns: (request.frame.len() as u64 * COUNT_NS).min(TURN_NS), ..Cost::default() };
+        let counting = Cost { ns: (request.frame.len() as u64 * COUNT_NS).min(SMALL_NS), ..Cost::default() };
         let long = !produce && request.frame.len() > UNCOUNTED_FRAME_BYTES;
         let behind = self.crowd.of.contains_key(&request.connection);
         let counts = !long || (self.crowd.small.order.is_empty() && self.crowd.small.has_time(now, counting.ns));

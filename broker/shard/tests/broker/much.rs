@@ -9,7 +9,8 @@ use ringmain_wire::fetch::{FetchPartition, FetchTopic};
 use ringmain_wire::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
 use ringmain_wire::{ApiSpec, Field};
 
-use crate::world::{World, decoded};
+use crate::data::produce;
+use crate::world::{World, batch, decoded};
 
 const SMALL: &[(&str, &str)] = &[("offsets.topic.num.partitions", "1"), ("group.initial.rebalance.delay.ms", "0")];
 
@@ -224,12 +225,13 @@ fn who_gives_way_is_throttled() {
     let clients = [(); 3].map(|()| world.connect(0));
     for client in clients {
         world.send(client, &wire::FETCH, 12, &fetch(0..150, 60_000));
-        world.advance_ms(100);
+        world.pass_ms(100);
     }
     let [first, second, third] = clients;
     assert_eq!(throttle_ms(&world.frame(first).unwrap()), 200);
     // Those that end by their own time are not.
     world.advance_ms(61_000);
+    world.pass_ms(20);
     assert_eq!([second, third].map(|client| throttle_ms(&world.frame(client).unwrap())), [0, 0]);
 }
 
@@ -246,6 +248,7 @@ fn many_small_polls_leave_room() {
     let waits = loop {
         let client = world.connect(0);
         world.send(client, &wire::FETCH, 12, &fetch(0..4, 60_000));
+        world.pass_ms(2);
         match world.frame(client) {
             None => polls.push(client),
             Some(frame) => break throttle_ms(&frame),
@@ -258,6 +261,7 @@ fn many_small_polls_leave_room() {
     // One that needs more than the rest: as many end as it takes, and no more.
     let large = world.connect(0);
     world.send(large, &wire::FETCH, 12, &fetch(0..200, 0));
+    world.pass_ms(20);
     assert_eq!(fetched(&world.frame(large).expect("a reply")).len(), 200);
     let ended: Vec<i32> = polls.iter().filter_map(|client| world.frame(*client).map(|it| throttle_ms(&it))).collect();
     assert!(!ended.is_empty() && ended.len() < polls.len() && ended.iter().all(|ms| *ms == 200), "{ended:?}");
@@ -319,9 +323,53 @@ fn a_pipeline_of_small_ones_that_are_told_much_is_many_turns() {
             world.now.mono = world.now.mono.plus_ms(1);
             assert!(turns.len() < 1000, "{turns:?}");
         }
-        assert!(turns[0] > 20 && turns.iter().all(|ran| *ran <= 40), "{turns:?}");
+        assert!(turns[0] > 10 && turns.iter().all(|ran| *ran <= 40), "{turns:?}");
         assert!(turns.iter().filter(|ran| **ran > 0).count() > 5, "{turns:?}");
     }
+}
+
+/// Thousands of requests that name nothing may come in one buffer.
+#[test]
+fn a_pipeline_of_small_ones_is_many_turns() {
+    let mut world = World::with(1, roomy(), SMALL);
+    let [connection, beside] = [(); 2].map(|()| world.connect(0));
+    (0..1000).for_each(|_| world.queue(connection, &wire::API_VERSIONS, 3, &wire::ApiVersionsRequest::default()));
+    let mut turns = Vec::new();
+    while turns.iter().sum::<usize>() < 1000 {
+        world.queue(beside, &wire::FIND_COORDINATOR, 3, &wire::FindCoordinatorRequest::default());
+        world.notes.clear();
+        world.turn(0);
+        let ran =
+            |note: &&(ShardId, Note)| matches!(note.1, Note::Request { api, .. } if api == wire::API_VERSIONS.key);
+        turns.push(world.notes.iter().filter(ran).count());
+        while world.frame(connection).is_some() {}
+        world.now.mono = world.now.mono.plus_ms(1);
+        assert!(turns.len() < 1000, "{turns:?}");
+    }
+    assert!(turns.iter().all(|ran| *ran <= 150), "{turns:?}");
+}
+
+/// Who is sent much does not keep the core: a turn sends as much as one reply may have.
+#[test]
+fn what_a_turn_sends_is_bounded() {
+    let mut world = World::with(1, roomy(), SMALL);
+    let connection = world.connect(0);
+    world.create_topic(connection, "orders", 1, &[]);
+    let value = "x".repeat(900);
+    (0..20).for_each(|_| drop(produce(&mut world, connection, "orders", -1, &[(0, batch(&[&value], None))])));
+    let clients: Vec<ConnectionId> = (0..10).map(|_| world.connect(0)).collect();
+    for client in &clients {
+        world.queue(*client, &wire::FETCH, 12, &fetch(0..1, 0));
+    }
+    world.sent_most = 0;
+    world.pass_ms(20);
+    let most = world.limits.fetch_reply_bytes_max as usize;
+    for client in clients {
+        let frame = world.frame(client).expect("a reply");
+        assert!(frame.len() > most / 2, "{}", frame.len());
+    }
+    let allowed = most + 10 * most / 64;
+    assert!(world.sent_most <= allowed, "{} in a turn, {allowed} are allowed", world.sent_most);
 }
 
 /// While nobody else has work for the core there is no reason to wait.

@@ -54,6 +54,8 @@ pub struct World {
     /// Counts something, of which all turns together, but for what is outside of shards, came to `counted`.
     pub counter: fn() -> usize,
     pub counted: usize,
+    /// The most that a shard sent in a turn, in bytes.
+    pub sent_most: usize,
 }
 
 struct InboxHands<'a> {
@@ -132,6 +134,7 @@ impl World {
             effects: Vec::new(),
             counter: || 0,
             counted: 0,
+            sent_most: 0,
         };
         world.start(shards);
         world
@@ -211,10 +214,13 @@ impl World {
         for (to, message) in effects.mesh.drain(..) {
             self.inboxes[usize::from(to.0)].mesh.push_back((shard, message));
         }
+        let mut sent = 0;
         for op in effects.net.drain(..) {
             match op {
                 NetOp::Send { connection, parts } => {
                     let bytes: usize = parts.iter().map(|part| part.len()).sum();
+                    sent += bytes;
+                    self.sent_most = self.sent_most.max(sent);
                     let wire = self.wires.get_mut(&connection).expect("a known connection");
                     parts.iter().for_each(|part| wire.bytes.extend_from_slice(part));
                     self.inboxes[at].sent.push((connection, bytes));
@@ -238,6 +244,11 @@ impl World {
         self.now.mono = self.now.mono.plus_ms(ms);
         self.now.wall = WallMs(self.now.wall.0 + ms as i64);
         self.run();
+    }
+
+    /// The same, a millisecond at a time: what has a share of the core gets on.
+    pub fn pass_ms(&mut self, ms: u64) {
+        (0..ms).for_each(|_| self.advance_ms(1));
     }
 
     pub fn begin_stop(&mut self) {
