@@ -201,9 +201,8 @@ fn garbage(address: &str) -> io::Result<()> {
         }
         // Closed meanwhile, as it should be.
         let _ = stream.write_all(&bytes);
-        std::thread::sleep(Duration::from_millis(10));
+        sleep(Duration::from_millis(10));
     }
-    Ok(())
 }
 
 fn topics(address: &str) -> io::Result<()> {
