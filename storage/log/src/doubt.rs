@@ -284,8 +284,8 @@ impl Store {
         let Some(log) = self.log_mut(id) else { return false };
         let Some(index) = log.index_of(base) else { return false };
         let Some((number, _)) = index.offsets().leads_to(Position(from)) else {
-            // Another one was led there at the same time, and was here first.
-            let astray = !walked && index.offsets().led_to(Position(from));
+            // Another one was led there at the same time, and was here first. The begin needs nobody who leads there.
+            let astray = !walked && from > 0 && index.offsets().led_to(Position(from));
             if astray {
                 self.begin_anew(token);
             }

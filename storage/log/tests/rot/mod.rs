@@ -169,3 +169,19 @@ fn records_that_rot_are_never_served() {
         }
     }
 }
+
+/// Whoever came to a segment's begin was not led there by an entry that says the same: a search that begins anew would come there again.
+#[test]
+fn a_damaged_begin_is_named_though_an_entry_leads_there() {
+    let mut world = stopped();
+    let (log, _) = file(&world, ".log");
+    let (index, _) = file(&world, ".index");
+    let mut entries = world.disk.paths()[&index].clone();
+    entries[..8].fill(0);
+    world.disk.replace(&index, &entries);
+    // The format number of the first batch.
+    world.disk.turn_bit(&log, 16 * 8);
+    let (said, named) = said(&mut world);
+    assert!(said.batches.iter().any(Option::is_none), "the damaged one is refused");
+    assert!(named.contains(&(log, 0)), "{named:?}");
+}
