@@ -17,8 +17,9 @@ use crate::network::Link;
 
 /// The topic that is there from the start.
 const TOPIC: &str = "topic-0";
-/// Nothing that was sent on a connection is done so long after its end: no core is paused, and no disk stalls, for longer.
-pub const LATE_NS: u64 = 1_000_000_000;
+/// What was being done when a connection ended is done so long after that, or never: no core is paused, and no disk stalls or is full, for
+/// longer. Of a client that left in peace what is asked behind it is done too, one after the other.
+pub const LATE_NS: u64 = 2_000_000_000;
 /// A large commit names so many partitions, all but one of which are not there, with so much metadata each: it may have to wait for its
 /// turn, and a few of them take more memory than there is for answers.
 const NAMES: (u64, u64) = (100, 400);
@@ -154,7 +155,8 @@ impl Committer {
     }
 
     fn doubt(&mut self, context: &Context<'_>, offset: i64) {
-        self.doubts.push(Doubt { offset, until_ns: context.now_ns + LATE_NS });
+        let behind = self.doubts.iter().map(|doubt| doubt.until_ns).max().unwrap_or(0).max(context.now_ns);
+        self.doubts.push(Doubt { offset, until_ns: behind + LATE_NS });
     }
 
     fn fetched(&mut self, context: &mut Context<'_>, version: i16, frame: &[u8]) {
