@@ -133,6 +133,8 @@ impl Store {
         let Doubt { base, entry } = doubt;
         let Some(log) = self.log_mut(id) else { return };
         let Some(distrusted) = log.index_mut(base).map(|index| index.distrust(entry)) else { return };
+        self.reads.misled(id, base);
+        let Some(log) = self.log_mut(id) else { return };
         if distrusted > DISTRUSTED_MAX {
             log.index_anew(base);
         }
@@ -297,6 +299,7 @@ impl Store {
             index.pass_over(Entry::Offset(number));
         }
         log.unsure = Some(Unsure { base, number, position: from });
+        self.reads.misled(id, base);
         self.begin_anew(token);
         true
     }
@@ -318,6 +321,14 @@ impl Store {
 }
 
 impl Ask {
+    /// Where it goes on in this segment an entry may have said.
+    pub(crate) fn led_into(&self, base: Offset) -> bool {
+        match self {
+            Ask::Read(_, skipped) => skipped.is_some_and(|on| on.base == base && on.follows.is_none()),
+            Ask::Find(find) => find.led_into(base),
+        }
+    }
+
     pub(crate) fn begin_anew(&mut self) {
         match self {
             Ask::Read(_, skipped) => *skipped = None,

@@ -29,6 +29,14 @@ impl Find {
         Find { query, state: State::Begin, follows: None, only, known: Vec::new() }
     }
 
+    /// It goes on in this segment where an entry said, or at its begin.
+    pub fn led_into(&self, of: Offset) -> bool {
+        match self.state {
+            State::Begin => false,
+            State::Seek { base, .. } | State::Scan { base, .. } => base == of && self.follows.is_none(),
+        }
+    }
+
     /// The segments are others than they were.
     pub fn restart(&mut self) {
         self.state = State::Begin;

@@ -68,9 +68,9 @@ pub(crate) enum Outcome {
 /// A search in this segment goes on at this position, behind a batch that ends there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Skipped {
-    base: Offset,
+    pub base: Offset,
     position: u32,
-    follows: Option<Offset>,
+    pub follows: Option<Offset>,
 }
 
 #[derive(Clone, Debug)]
@@ -162,6 +162,15 @@ impl Reads {
             }
             let of = pending.need.base();
             pending.stale |= base <= of && of < next;
+        }
+    }
+
+    /// An entry that leads into this segment does not hold: whoever has just come into it, and not from the batch before, begins anew.
+    pub fn misled(&mut self, id: LogId, base: Offset) {
+        for pending in self.pending.values_mut().filter(|pending| pending.log == id) {
+            if pending.ask.led_into(base) {
+                pending.ask.begin_anew();
+            }
         }
     }
 

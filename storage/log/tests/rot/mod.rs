@@ -185,3 +185,31 @@ fn a_damaged_begin_is_named_though_an_entry_leads_there() {
     assert!(said.batches.iter().any(Option::is_none), "the damaged one is refused");
     assert!(named.contains(&(log, 0)), "{named:?}");
 }
+
+/// Two that an entry leads astray at the same time: what the first one finds out the second one must not take for damage of the records.
+#[test]
+fn readers_that_are_led_astray_together_are_served() {
+    let mut world = stopped();
+    let (path, bytes) = file(&world, ".index");
+    let mut both = 0;
+    for bit in 0..bytes * 8 {
+        world.disk.turn_bit(&path, bit);
+        for offset in (0..2 * BATCHES).step_by(6) {
+            world.kill();
+            world.settle();
+            let log = world.create(partition(7, 0), "orders-0");
+            world.settle();
+            let below = world.store.end(log);
+            let at = ReadAt { log, from: Offset(offset), below, bytes_max: 1, at_least_one: true };
+            let tokens = [at; 2].map(|at| world.store.read(world.now, &mut world.pool, at));
+            let [ReadResult::Pending(first), ReadResult::Pending(second)] = tokens else { continue };
+            both += 1;
+            for token in [first, second] {
+                let result = world.wait(token);
+                assert!(matches!(result, ReadResult::Ready(_)), "bit {bit}, offset {offset}: {result:?}");
+            }
+        }
+        world.disk.turn_bit(&path, bit);
+    }
+    assert!(both > bytes, "{both}");
+}
