@@ -135,14 +135,14 @@ impl Reads {
         self.under_way.any(id, file)
     }
 
-    /// Whether the byte that is asked for is being read, so that it need not be read a second time.
-    fn shares(&mut self, token: ReadToken, (id, base, from): (LogId, Offset, u32)) -> bool {
+    /// Whether it waits for a read that is under way of the byte that it asks for, so that this is not read a second time.
+    fn shares(&mut self, token: ReadToken, place: (LogId, Offset, u32)) -> bool {
         let Some(pending) = self.pending.get_mut(&token).filter(|pending| pending.shared < SHARED_MAX) else {
             return false;
         };
-        let comes = self.under_way.covers(id, base, from);
-        pending.shared += u8::from(comes);
-        comes
+        let shares = self.under_way.shares(token, place);
+        pending.shared += u8::from(shares);
+        shares
     }
 
     /// Somebody reads this segment, or opens it or its indexes.
@@ -438,9 +438,7 @@ impl Store {
             }
             Need::Index { base } => self.load_index(id, base, Some(token)),
             // As much of it is soon in memory: many readers of one place cost one read.
-            Need::Bytes { base, from, build: false, .. } if self.reads.shares(token, (id, base, from)) => {
-                self.reads.waiting.push_back(token)
-            }
+            Need::Bytes { base, from, build: false, .. } if self.reads.shares(token, (id, base, from)) => {}
             Need::Bytes { base, from, bytes, whole, build, .. } => {
                 self.read_bytes(now, pool, (id, token), (base, from), (bytes, whole, build));
             }
@@ -613,7 +611,8 @@ impl Store {
     }
 
     pub(crate) fn read_done(&mut self, now: Now, pool: &mut Pool, token: ReadToken, result: Result<DiskOk, DiskError>) {
-        self.reads.under_way.ended(token);
+        let sharers = self.reads.under_way.ended(token);
+        self.reads.waiting.extend(sharers);
         let Some(pending) = self.reads.pending.get(&token) else { return };
         let (id, need, begin) = (pending.log, pending.need, pending.position);
         let base = need.base();

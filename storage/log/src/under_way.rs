@@ -22,8 +22,10 @@ pub(crate) struct UnderWay {
     reads: BTreeMap<ReadToken, FileRead>,
     /// Of all together.
     bytes: u64,
-    /// Where each ends, by where it begins. Of several that begin together the one that ends last, until the first of them comes back.
-    ends: BTreeMap<(LogId, Offset, u32), u32>,
+    /// Where each ends and whose it is, by where it begins. Of several that begin together the one that ends last, until it comes back.
+    ends: BTreeMap<(LogId, Offset, u32), (u32, ReadToken)>,
+    /// Who waits for it, too.
+    sharers: BTreeMap<ReadToken, Vec<ReadToken>>,
 }
 
 impl UnderWay {
@@ -40,22 +42,32 @@ impl UnderWay {
         self.reads.values().any(|read| read.log == log && file.is_none_or(|file| file == read.file))
     }
 
-    /// Whether the byte at `from` is being read.
-    pub fn covers(&self, log: LogId, base: Offset, from: u32) -> bool {
+    /// Whether the byte at `from` is being read: then `token` comes out of `ended` with that read.
+    pub fn shares(&mut self, token: ReadToken, (log, base, from): (LogId, Offset, u32)) -> bool {
         let before = self.ends.range((log, base, 0)..=(log, base, from)).next_back();
-        before.is_some_and(|(_, end)| from < *end)
+        let Some((_, (_, reader))) = before.filter(|(_, (end, _))| from < *end) else { return false };
+        self.sharers.entry(*reader).or_default().push(token);
+        true
     }
 
     pub fn started(&mut self, token: ReadToken, read: FileRead) {
         self.bytes += u64::from(read.bytes);
-        let end = self.ends.entry((read.log, read.base, read.begin)).or_default();
-        *end = read.begin.saturating_add(read.bytes).max(*end);
+        let end = read.begin.saturating_add(read.bytes);
+        let longest = self.ends.entry((read.log, read.base, read.begin)).or_insert((end, token));
+        if longest.0 < end {
+            *longest = (end, token);
+        }
         self.reads.insert(token, read);
     }
 
-    pub fn ended(&mut self, token: ReadToken) {
-        let Some(read) = self.reads.remove(&token) else { return };
+    /// The disk has answered; who waited for that, too.
+    pub fn ended(&mut self, token: ReadToken) -> Vec<ReadToken> {
+        let Some(read) = self.reads.remove(&token) else { return Vec::new() };
         self.bytes -= u64::from(read.bytes);
-        self.ends.remove(&(read.log, read.base, read.begin));
+        let begin = (read.log, read.base, read.begin);
+        if self.ends.get(&begin).is_some_and(|(_, reader)| *reader == token) {
+            self.ends.remove(&begin);
+        }
+        self.sharers.remove(&token).unwrap_or_default()
     }
 }

@@ -46,8 +46,10 @@ fn many_readers_of_one_place_cost_one_read() {
     let mut world = World::new(1);
     let log = cold(&mut world, Offset(0));
     let tokens: Vec<ReadToken> = (0..3).map(|_| ask(&mut world, log, 6)).collect();
-    world.finish(Vec::new());
-    assert_eq!(under_way(&world).len(), 1);
+    for _ in 0..10 {
+        world.finish(Vec::new());
+        assert_eq!(under_way(&world).len(), 1, "however long the disk takes");
+    }
     for token in tokens {
         assert!(matches!(world.wait(token), ReadResult::Ready(slices) if slices.next.0 > 6));
     }
