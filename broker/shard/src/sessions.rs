@@ -21,7 +21,7 @@ const MUTED_RETRIES: usize = 8;
 const HELD_SHARE: u64 = 8;
 /// Of all connections in a turn, about: the kernel copies it before the turn ends, for a millisecond.
 const SEND_BYTES_MAX: usize = 1 << 20;
-/// Whatever others send in a turn, a connection may send this share of what a turn may.
+/// Connections that have more to send than this share of it divide it among them; no one's part is smaller.
 const SEND_SHARE: usize = 64;
 
 /// What the driver was told last.
@@ -58,7 +58,7 @@ pub(crate) struct Sessions {
     /// What requests under way take.
     work_bytes: u64,
     held_bytes_max: u64,
-    /// Of one connection at once, and of all in a turn, but for a small share of it that each may send.
+    /// Of all in a turn, as far as they have much to send.
     send_bytes_max: usize,
     limits: Limits,
 }
@@ -219,14 +219,15 @@ impl Sessions {
                 self.touch(id);
             }
         }
-        let mut send_bytes_left = self.send_bytes_max;
+        let small = self.send_bytes_max / SEND_SHARE;
+        let much = |id: &&ConnectionId| self.table.get(**id).is_some_and(|connection| connection.held_bytes > small);
+        let send_bytes = (self.send_bytes_max / self.dirty.iter().filter(much).count().max(1)).max(small);
         let mut dirty = std::mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
             let Some(connection) = self.table.get_mut(id) else { continue };
             connection.dirty = false;
-            let parts = connection.session.outgoing(send_bytes_left.max(self.send_bytes_max / SEND_SHARE));
+            let parts = connection.session.outgoing(send_bytes);
             if !parts.is_empty() {
-                send_bytes_left = send_bytes_left.saturating_sub(parts.iter().map(|part| part.len()).sum());
                 out.net.push(NetOp::Send { connection: id, parts });
             }
             let held = connection.session.held_bytes();
