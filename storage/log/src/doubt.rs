@@ -284,10 +284,11 @@ impl Store {
         token: ReadToken,
     ) -> bool {
         let Some(log) = self.log_mut(id) else { return false };
-        let Some(index) = log.index_of(base) else { return false };
-        let Some((number, _)) = index.offsets().leads_to(Position(from)) else {
-            // Another one was led there at the same time, and was here first. The begin needs nobody who leads there.
-            let astray = !walked && from > 0 && index.offsets().led_to(Position(from));
+        let led = log.index_of(base).and_then(|index| index.offsets().leads_to(Position(from)));
+        let Some((number, _)) = led else {
+            // Nothing leads here now. Another one was led here at the same time, and was here first; or the index went, or is made anew.
+            // The begin needs nobody who leads there.
+            let astray = !walked && from > 0;
             if astray {
                 self.begin_anew(token);
             }

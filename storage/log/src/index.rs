@@ -254,12 +254,6 @@ impl OffsetIndex {
         trusted.then(|| (number, Offset(self.base.0.saturating_add(self.entries[number].0.into()))))
     }
 
-    /// Whether an entry leads to this position that is no longer gone by.
-    pub fn led_to(&self, position: Position) -> bool {
-        let number = self.entries.binary_search_by_key(&position.0, |entry| entry.1);
-        number.is_ok_and(|number| self.bad.binary_search(&number).is_ok())
-    }
-
     /// The position of the first entry behind `position`.
     pub fn after(&self, position: Position) -> Option<Position> {
         let above = self.entries.partition_point(|entry| entry.1 <= position.0);

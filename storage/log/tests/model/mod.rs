@@ -381,7 +381,7 @@ impl World {
         panic!("no memory for a search");
     }
 
-    fn wait_find(&mut self, token: ReadToken) -> FindResult {
+    pub fn wait_find(&mut self, token: ReadToken) -> FindResult {
         for _ in 0..100_000 {
             if let Some(result) = self.finds.remove(&token) {
                 return result;
