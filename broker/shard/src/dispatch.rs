@@ -295,5 +295,5 @@ fn failed<R>(asked: &mut Asked<R>, share: u32, failure: impl Fn() -> R) -> bool 
 /// The body of a request, decoded.
 pub(crate) fn body<'a, T: wire::Field<'a>>(spec: &wire::ApiSpec, request: &'a Request) -> Result<T, wire::WireError> {
     let body = request.frame.get(request.body as usize..).unwrap_or_default();
-    wire::decode_request(spec, request.version, body)
+    wire::decode_counted(spec, request.version, body, request.counted.as_deref())
 }

@@ -26,6 +26,9 @@ pub(crate) const BY_ID: i16 = 13;
 /// From here on a client knows zstd (KIP-110).
 const ZSTD: i16 = 10;
 
+/// Where in a job the partitions are, by topic and number.
+pub(crate) type Places = BTreeMap<(u32, PartitionIndex), u32>;
+
 /// How far a request was read.
 pub(crate) struct Reading {
     request: Request,
@@ -34,7 +37,7 @@ pub(crate) struct Reading {
     session: Session,
     /// Where in the job each partition is that was named. Each is fetched once, in its first place, as it was named last: as Kafka's map has it.
     numbers: BTreeMap<TopicRef, u32>,
-    places: BTreeMap<(u32, PartitionIndex), u32>,
+    places: Places,
     topic: Option<Topic>,
     /// The owner of each shard, in the job, that takes more partitions.
     open: Vec<Option<u32>>,
@@ -90,6 +93,11 @@ fn some_epoch(epoch: LeaderEpoch) -> Option<LeaderEpoch> {
 }
 
 impl Reading {
+    /// What is of no use any more once all is read.
+    pub(crate) fn end(self) -> Places {
+        self.places
+    }
+
     pub(crate) fn new(request: &Request, fetch: &FetchRequest<'_>, shards: u16) -> Reading {
         let body = body(request);
         Reading {
@@ -197,7 +205,8 @@ impl Reading {
 }
 
 fn body(request: &Request) -> Body<'_> {
-    Body::new(&FETCH, request.version, request.frame.get(request.body as usize..).unwrap_or_default())
+    let bytes = request.frame.get(request.body as usize..).unwrap_or_default();
+    Body::new(&FETCH, request.version, bytes, request.counted.as_deref())
 }
 
 impl Topic {

@@ -74,7 +74,7 @@ pub(crate) enum Work {
 /// A request as long as its answer: who waits for hours keeps no frame.
 pub(crate) fn without_frame(request: &Request) -> Request {
     let nothing = || Buf::from_vec(Vec::new());
-    Request { client_id: nothing(), frame: nothing(), body: 0, ..request.clone() }
+    Request { client_id: nothing(), frame: nothing(), body: 0, counted: None, ..request.clone() }
 }
 
 /// A request about groups. Each part is a group's, but for ListGroups, where it is a coordinator's.

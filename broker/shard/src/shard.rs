@@ -378,9 +378,9 @@ impl Shard {
         for key in jobs {
             if matches!(self.jobs.get(key), Some(Job { work: Work::Fetch(_), .. }))
                 && let Some(job) = self.take_job(key)
-                && let Work::Fetch(fetch) = &job.work
+                && let Work::Fetch(fetch) = job.work
             {
-                self.give_fetch_up(fetch, out);
+                self.give_fetch_up(*fetch, out);
             }
         }
     }
@@ -405,6 +405,7 @@ impl Shard {
                 match next {
                     InTurn::Request(admitted) => self.run(now, &admitted, out),
                     InTurn::Step(job) => self.do_step(now, job, out),
+                    InTurn::Waste => self.crowd.middle.let_go(self.config.limits.step_elements_max as usize),
                 }
             } else {
                 return;

@@ -12,11 +12,12 @@
 //! (`middle.rs`), others for milliseconds at a stretch. Long polls give way to large ones that wait for memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use ringmain_session::{Close, Request};
 use ringmain_types::*;
 use ringmain_wire as wire;
-use ringmain_wire::{ApiSpec, FetchRequest};
+use ringmain_wire::{ApiSpec, Count, Counted, FetchRequest};
 
 use crate::api::control::is_control;
 use crate::api::groups::is_group;
@@ -49,10 +50,11 @@ const NAME_NS: u64 = 500;
 const TOLD_NS: u64 = 100;
 /// For a request that names nothing. Thousands of them may come in one buffer.
 const REQUEST_NS: u64 = 4_000;
-/// To decode what is named, before the first step.
-const DECODE_NS: u64 = 30;
 /// To count what is in a byte of a frame.
 const COUNT_NS: u64 = 3;
+/// Of what a large frame names so much is counted at a time, and so long that takes, about.
+const COUNT_ELEMENTS: usize = 8192;
+const COUNT_PIECE_NS: u64 = 200_000;
 /// Every resource has so many configs.
 const CONFIGS: u64 = 50;
 /// A request that takes less than this share of the account needs no free memory.
@@ -84,7 +86,7 @@ struct Cost {
     ns: u64,
     /// What it names, as far as that was counted.
     names: usize,
-    /// Its time is paid for when it is used.
+    /// The time of its steps is paid for when they are done.
     in_steps: bool,
 }
 
@@ -99,13 +101,15 @@ pub(crate) enum InTurn {
     Request(Admitted),
     /// Of a large request in the middle.
     Step(Key),
+    /// What a large one has left behind.
+    Waste,
 }
 
 struct Waiting {
     request: Request,
     cost: Cost,
-    /// What it names was counted; if not, the cost is that of counting.
-    counted: bool,
+    /// How far what it names was counted; until all is, the cost is that of the next piece.
+    count: Option<Box<Count>>,
     until: Instant,
 }
 
@@ -280,9 +284,9 @@ impl Cost {
         self.ns > SMALL_NS || self.bytes > small_bytes || self.in_steps
     }
 
-    /// What its line pays when it begins: of one in steps, that it is decoded.
+    /// What its line pays when it begins.
     fn due_ns(self) -> u64 {
-        if self.in_steps { self.names as u64 * DECODE_NS } else { self.ns }
+        if self.in_steps { REQUEST_NS } else { self.ns }
     }
 }
 
@@ -309,6 +313,10 @@ impl Job {
     }
 }
 
+fn failed(spec: &ApiSpec, request: &Request, error: wire::WireError) -> String {
+    format!("{} v{}: {error}", spec.name, request.version)
+}
+
 impl Shard {
     fn account(&self) -> u64 {
         self.config.limits.memory_bytes[Account::Reply as usize]
@@ -326,25 +334,32 @@ impl Shard {
         bytes <= self.small_bytes()
     }
 
-    /// What running it would take; or why it is not run at all.
-    fn cost(&self, spec: &ApiSpec, request: &Request) -> Result<Cost, String> {
-        let mut elements = 0;
+    /// Counts some more of what it names. How much that is in all, once it is known; or why it is not run.
+    fn count(&self, spec: &ApiSpec, request: &mut Request, count: &mut Count) -> Result<Option<usize>, String> {
+        if request.frame.len() <= SMALL_FRAME_BYTES || !spec.supports(request.version) {
+            return Ok(Some(0));
+        }
+        let info = wire::api_info(spec.key).expect("a known API");
+        let body = request.frame.get(request.body as usize..).unwrap_or_default();
+        let counted =
+            count.go_on(info, request.version, body, COUNT_ELEMENTS).map_err(|error| failed(spec, request, error))?;
+        let names = counted.as_ref().map(Counted::elements);
+        let most = self.config.limits.request_elements_max as usize;
+        let named = names.unwrap_or(count.announced());
+        if named > most {
+            let name = spec.name;
+            return Err(format!("{name} names {named} things (topics, partitions); at most {most} are allowed"));
+        }
+        request.counted = counted.filter(Counted::is_of_use).map(Arc::new);
+        Ok(names)
+    }
+
+    /// What running one that names so much would take; or why it is not run at all.
+    fn cost(&self, spec: &ApiSpec, request: &Request, mut elements: usize) -> Result<Cost, String> {
         let large = request.frame.len() > SMALL_FRAME_BYTES;
-        let failed = |error: wire::WireError| format!("{} v{}: {error}", spec.name, request.version);
+        let failed = |error: wire::WireError| failed(spec, request, error);
         if !spec.supports(request.version) {
             return Ok(Cost::default());
-        }
-        if large {
-            let info = wire::api_info(spec.key).expect("a known API");
-            let bytes = request.frame.get(request.body as usize..).unwrap_or_default();
-            elements = (info.elements)(request.version, bytes).map_err(failed)?;
-            let most = self.config.limits.request_elements_max as usize;
-            if elements > most {
-                return Err(format!(
-                    "{} names {elements} things (topics, partitions); at most {most} are allowed",
-                    spec.name
-                ));
-            }
         }
         // A small one may go on with much.
         if spec.key == wire::FETCH.key && self.fetch_sessions.bytes() > SESSIONS_BYTES {
@@ -396,7 +411,7 @@ impl Shard {
         &mut self,
         now: Now,
         spec: &ApiSpec,
-        request: Request,
+        mut request: Request,
         out: &mut Effects,
     ) -> Result<Option<Admitted>, String> {
         let admin = is_local(spec.key) || is_control(spec.key) || is_group(spec.key);
@@ -405,19 +420,21 @@ impl Shard {
         }
         let produce = spec.key == wire::PRODUCE.key;
         let until = now.mono.plus_ms(REQUEST_MS);
-        let counting = Cost { ns: (request.frame.len() as u64 * COUNT_NS).min(SMALL_NS), ..Cost::default() };
+        let counting = Cost { ns: (request.frame.len() as u64 * COUNT_NS).min(COUNT_PIECE_NS), ..Cost::default() };
+        let mut count = Count::default();
         let long = !produce && request.frame.len() > UNCOUNTED_FRAME_BYTES;
         let behind = self.crowd.of.contains_key(&request.connection);
         let counts = !long || (self.crowd.small.order.is_empty() && self.crowd.small.has_time(now, counting.ns));
-        if behind || !counts {
-            // What it takes may depend on what is before it.
-            self.wait(now, Waiting { request, cost: counting, counted: false, until }, out);
-            return Ok(None);
-        }
-        if long {
+        // What it takes may depend on what is before it.
+        let names = if behind || !counts { None } else { self.count(spec, &mut request, &mut count)? };
+        if long && counts && !behind {
             self.crowd.small.owed_ns += counting.ns;
         }
-        let cost = self.cost(spec, &request)?;
+        let Some(names) = names else {
+            self.wait(now, Waiting { request, cost: counting, count: Some(Box::new(count)), until }, out);
+            return Ok(None);
+        };
+        let cost = self.cost(spec, &request, names)?;
         let large = cost.is_large(self.small_bytes());
         if long && large {
             // It begins in another turn.
@@ -431,7 +448,7 @@ impl Shard {
             self.crowd.begins(large, cost);
             return Ok(Some(Admitted { request, names: cost.names }));
         }
-        self.wait(now, Waiting { request, cost, counted: true, until }, out);
+        self.wait(now, Waiting { request, cost, count: None, until }, out);
         Ok(None)
     }
 
@@ -520,17 +537,21 @@ impl Shard {
             let large = match (can_run(false), can_run(true)) {
                 (true, _) => false,
                 (false, true) => true,
-                (false, false) => return self.next_step(now).map(InTurn::Step),
+                (false, false) => return self.next_step(now),
             };
             let mut waiting = self.crowd.pop(large, small_bytes)?;
             self.crowd.begins(large, waiting.cost);
-            if std::mem::replace(&mut waiting.counted, true) {
+            let Some(mut count) = waiting.count.take() else {
                 return Some(InTurn::Request(Admitted { request: waiting.request, names: waiting.cost.names }));
-            }
-            let counted =
-                wire::api(waiting.request.api).map_or(Ok(Cost::default()), |spec| self.cost(spec, &waiting.request));
-            match counted {
-                Ok(cost) => {
+            };
+            let spec = wire::api(waiting.request.api).expect("a known API");
+            let names = self.count(spec, &mut waiting.request, &mut count);
+            match names.and_then(|names| names.map(|names| self.cost(spec, &waiting.request, names)).transpose()) {
+                Ok(None) => {
+                    waiting.count = Some(count);
+                    self.crowd.put_back(waiting, small_bytes);
+                }
+                Ok(Some(cost)) => {
                     if cost.is_large(small_bytes) {
                         // It begins in another turn.
                         self.crowd.large.owed_ns += waiting.cost.ns;
@@ -544,7 +565,7 @@ impl Shard {
     }
 
     /// The next step of those in the middle, if there is time for it. At a stop nobody else needs it.
-    fn next_step(&mut self, now: Now) -> Option<Key> {
+    fn next_step(&mut self, now: Now) -> Option<InTurn> {
         let step_ns = self.step_ns();
         let has_time = self.stopping.is_some() || self.crowd.large.has_time(now, step_ns);
         let could_begin = self.crowd.first(true).is_some_and(|(_, first)| self.fits(first.cost.bytes));

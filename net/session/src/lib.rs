@@ -13,8 +13,11 @@ mod output;
 mod pace;
 mod session;
 
+use std::sync::Arc;
+
 use ringmain_buffer::{Buf, BufMut, Bufs};
 use ringmain_types::{ConnectionId, Instant, PrincipalId};
+use ringmain_wire::Counted;
 
 pub use output::SEND_PARTS_MAX;
 pub use session::Session;
@@ -66,6 +69,8 @@ pub struct Request {
     /// Where the body starts in `frame`.
     pub body: u32,
     pub received: Instant,
+    /// What is known of a large body by who has counted it.
+    pub counted: Option<Arc<Counted>>,
 }
 #[derive(Debug)]
 pub struct Reply {

@@ -377,6 +377,7 @@ impl Session {
             body: body as u32,
             received: now.mono,
             frame,
+            counted: None,
         };
         Ok(Waiting { request, overlap })
     }

@@ -31,7 +31,7 @@ macro_rules! api {
             spec: $A,
             request: <$Request as $crate::Field>::KIND,
             response: <$Response as $crate::Field>::KIND,
-            elements: |version, body| $crate::count_elements::<$Request>(&$A, version, body),
+            elements: |version, body, pieces| $crate::count_elements::<$Request>(&$A, version, body, pieces),
         };
         api!(@structs $($(#[$struct_meta])* struct $S $(<$lt>)? {
             $($(#[$field_meta])* $f : $t = $v $(, nullable $n)? $(, tag $tag)? $(, default $d)?;)*

@@ -103,6 +103,7 @@ impl<'a> Field<'a> for Option<&'a str> {
     const KIND: Kind = Kind::Nullable(&Kind::String);
     fn read(r: &mut Reader<'a>) -> Result<Option<&'a str>, WireError> {
         let Some(len) = r.string_len()? else { return Ok(None) };
+        r.memory.pay_string(len);
         let text = std::str::from_utf8(r.take(len)?);
         Ok(Some(text.map_err(|_| WireError::Utf8 { field: r.field })?))
     }

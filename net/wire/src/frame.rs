@@ -3,6 +3,7 @@
 use ringmain_buffer::Bufs;
 
 use crate::api_versions::ApiVersion;
+use crate::count::{Counted, Pieces};
 use crate::{API_VERSIONS, APIS, ApiSpec, ApiVersionsResponse, Field, Reader, WireError, Writer, api};
 
 /// The header of a request, v1 or v2.
@@ -61,20 +62,36 @@ pub fn decode_request<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, body: &'a 
     decode_front(spec, version, body).map(|(decoded, _)| decoded)
 }
 
+/// The same, of a body in which the large arrays need not be looked at again.
+pub fn decode_counted<'a, T: Field<'a>>(
+    spec: &ApiSpec,
+    version: i16,
+    body: &'a [u8],
+    counted: Option<&'a Counted>,
+) -> Result<T, WireError> {
+    read_front(spec, version, Reader::new(body, version, spec.is_flexible(version)).counted(body, counted))
+        .map(|(decoded, _)| decoded)
+}
+
 /// Elements of arrays in a request's body, at all levels.
 pub(crate) fn count_elements<'a, T: Field<'a>>(
     spec: &ApiSpec,
     version: i16,
     body: &'a [u8],
+    pieces: &'a Pieces,
 ) -> Result<usize, WireError> {
-    decode_front::<T>(spec, version, body).map(|(_, rest)| rest.elements)
+    let r = Reader::new(body, version, spec.is_flexible(version)).counting(pieces);
+    read_front::<T>(spec, version, r).map(|(_, rest)| rest.elements)
 }
 
 fn decode_front<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, body: &'a [u8]) -> Result<(T, Reader<'a>), WireError> {
+    read_front(spec, version, Reader::new(body, version, spec.is_flexible(version)))
+}
+
+fn read_front<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, mut r: Reader<'a>) -> Result<(T, Reader<'a>), WireError> {
     if !spec.supports(version) {
         return Err(WireError::Value { field: "version", value: i64::from(version) });
     }
-    let mut r = Reader::new(body, version, spec.is_flexible(version));
     Ok((T::read(&mut r)?, r))
 }
 

@@ -1,6 +1,7 @@
 //! What the messages say about themselves: names, versions, tags and defaults, as constants. Nothing at run time needs it; the
 //! tests hold it against Kafka's schemas, field by field.
 
+use crate::count::Pieces;
 use crate::{ApiSpec, WireError, Writer};
 
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,6 @@ pub struct ApiInfo {
     pub spec: ApiSpec,
     pub request: Kind,
     pub response: Kind,
-    /// Elements of arrays in a request's body of this version, at all levels; or why it does not decode.
-    pub elements: fn(i16, &[u8]) -> Result<usize, WireError>,
+    /// Elements of arrays in a request's body of this version, at all levels; or why it does not decode. See [`Count`](crate::Count).
+    pub(crate) elements: fn(i16, &[u8], &Pieces) -> Result<usize, WireError>,
 }

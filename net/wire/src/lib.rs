@@ -5,6 +5,7 @@
 
 mod api;
 mod array;
+mod count;
 mod error;
 mod field;
 mod format;
@@ -62,6 +63,7 @@ pub use consumer_group_heartbeat::{
 };
 pub use consumer_protocol_assignment::ConsumerProtocolAssignment;
 pub use consumer_protocol_subscription::ConsumerProtocolSubscription;
+pub use count::{Count, Counted};
 pub use create_partitions::{CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse};
 pub use create_topics::{CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse};
 pub use delete_groups::{DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse};
@@ -84,7 +86,7 @@ pub use format::{
 };
 pub(crate) use frame::count_elements;
 pub use frame::{
-    RequestHeader, advertised, decode, decode_reply, decode_request, encode_reply, encode_request,
+    RequestHeader, advertised, decode, decode_counted, decode_reply, decode_request, encode_reply, encode_request,
     encode_unsupported_api_versions, request_header,
 };
 pub use heartbeat::{HEARTBEAT, HeartbeatRequest, HeartbeatResponse};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::array::WireArray;
-use crate::{ApiSpec, Array, ArrayIter, Field, Reader};
+use crate::{ApiSpec, Array, ArrayIter, Counted, Field, Reader};
 
 /// The rest of an array: how many elements, and the bytes of the body that hold them. Borrows nothing, so it outlasts a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,11 +18,12 @@ pub struct Body<'a> {
     pub bytes: &'a [u8],
     pub version: i16,
     pub flexible: bool,
+    pub counted: Option<&'a Counted>,
 }
 
 impl<'a> Body<'a> {
-    pub fn new(spec: &ApiSpec, version: i16, bytes: &'a [u8]) -> Body<'a> {
-        Body { bytes, version, flexible: spec.is_flexible(version) }
+    pub fn new(spec: &ApiSpec, version: i16, bytes: &'a [u8], counted: Option<&'a Counted>) -> Body<'a> {
+        Body { bytes, version, flexible: spec.is_flexible(version), counted }
     }
 }
 
@@ -69,7 +70,10 @@ impl Place {
 
     fn rest<'a>(&self, body: Body<'a>) -> WireArray<'a> {
         let bytes = body.bytes.get(self.bytes.clone()).unwrap_or_default();
-        WireArray { count: self.left, elements: Reader::new(bytes, body.version, body.flexible) }
+        WireArray {
+            count: self.left,
+            elements: Reader::new(bytes, body.version, body.flexible).counted(body.bytes, body.counted),
+        }
     }
 
     fn at<T>(&mut self, body: Body<'_>, iter: ArrayIter<'_, '_, T>) {
@@ -97,7 +101,7 @@ mod tests {
             let asked = FetchRequest { topics: topics.clone().into(), ..Default::default() };
             let frame = encode_request(&FETCH, version, 1, None, &asked).concat();
             let (_, at) = request_header(&frame[4..]).unwrap();
-            let body = Body::new(&FETCH, version, &frame[4 + at..]);
+            let body = Body::new(&FETCH, version, &frame[4 + at..], None);
             let read: FetchRequest<'_> = decode_request(&FETCH, version, body.bytes).unwrap();
             let whole: Vec<(String, i32)> = read
                 .topics

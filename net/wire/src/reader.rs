@@ -1,9 +1,13 @@
 //! The reading half: bounds, lengths and tagged fields.
 
 use crate::WireError;
+use crate::count::{Counted, Memory, Pieces};
 
 /// Kafka's bound for strings, compact ones too.
 pub(crate) const STRING_BYTES_MAX: usize = i16::MAX as usize;
+
+/// Tagged fields of one struct. Kafka has no bound, and at most a dozen: those that nobody knows cost time, too.
+const TAGS_MAX: u32 = 256;
 
 /// Over one whole body. Knows the version and whether it is flexible, so that no field type asks. Copies nothing.
 #[derive(Clone, Debug)]
@@ -16,11 +20,32 @@ pub struct Reader<'a> {
     pub field: &'static str,
     /// Elements of arrays read so far, at all levels: what a message takes in memory follows from their number.
     pub elements: usize,
+    /// Where the body begins.
+    base: usize,
+    pub(crate) memory: Memory<'a>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8], version: i16, flexible: bool) -> Reader<'a> {
-        Reader { rest: bytes, version, flexible, field: "", elements: 0 }
+        let base = bytes.as_ptr() as usize;
+        Reader { rest: bytes, version, flexible, field: "", elements: 0, base, memory: Memory::None }
+    }
+
+    /// Of a part of `body`, which was counted.
+    pub(crate) fn counted(mut self, body: &[u8], counted: Option<&'a Counted>) -> Reader<'a> {
+        self.base = body.as_ptr() as usize;
+        self.memory = counted.map_or(Memory::None, Memory::Whole);
+        self
+    }
+
+    pub(crate) fn counting(mut self, pieces: &'a Pieces) -> Reader<'a> {
+        self.memory = Memory::Pieces(pieces);
+        self
+    }
+
+    /// Bytes of the body before what was not read yet. Bodies have less than 2^31.
+    pub(crate) fn position(&self) -> u32 {
+        (self.rest.as_ptr() as usize - self.base) as u32
     }
 
     /// The next `count` bytes.
@@ -84,7 +109,11 @@ impl<'a> Reader<'a> {
         mut known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, WireError>,
     ) -> Result<(), WireError> {
         self.field = "tagged fields";
-        for _ in 0..self.uvar()? {
+        let count = self.uvar()?;
+        if count > TAGS_MAX {
+            return Err(WireError::Value { field: self.field, value: i64::from(count) });
+        }
+        for _ in 0..count {
             let tag = self.uvar()?;
             let len = self.uvar()? as usize;
             let mut value = Reader { rest: self.take(len)?, ..*self };

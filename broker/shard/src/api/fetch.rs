@@ -15,6 +15,7 @@ use crate::fetch_session::{Context, FetchSessions};
 use crate::fetch_telling::{self, Telling};
 use crate::jobs::{Job, ReplyTo, Waiter, Work};
 use crate::mesh::{Call, CallId, FetchResult, Mesh};
+use crate::middle::Waste;
 use crate::slab::Key;
 use crate::{Effects, Note, Shard};
 
@@ -137,14 +138,20 @@ impl Shard {
                     shards: self.config.shards,
                 };
                 match reading.some(&mut scope, fetch, step as usize) {
-                    Ok(true) => self.fetch_step(now, key, |job| job.begin(), out),
+                    Ok(true) => {
+                        self.crowd.middle.throw(Waste::Places(reading.end()));
+                        self.fetch_step(now, key, |job| job.begin(), out);
+                    }
                     Ok(false) => {
                         fetch.stage = Stage::Reading(reading);
                         self.has_step(key);
                     }
                     Err(error) => {
                         let to = *to;
-                        self.take_job(key);
+                        self.crowd.middle.throw(Waste::Places(reading.end()));
+                        if let Some(Job { work: Work::Fetch(fetch), .. }) = self.take_job(key) {
+                            self.throw(*fetch);
+                        }
                         self.refuse_fetch(now, &to, error, out);
                     }
                 }
@@ -256,14 +263,25 @@ impl Shard {
     }
 
     /// A fetch that nobody waits for.
-    pub(crate) fn give_fetch_up(&mut self, fetch: &FetchJob, out: &mut Effects) {
-        self.end_watches(fetch, out);
+    pub(crate) fn give_fetch_up(&mut self, fetch: FetchJob, out: &mut Effects) {
+        self.end_watches(&fetch, out);
         match fetch.context {
             // Nobody was told of it.
             Context::Made { id } => self.fetch_sessions.remove(id),
             // Half changed, and its client would be told of an epoch that is over.
             Context::Incremental { id } if matches!(fetch.stage, Stage::Reading(_)) => self.fetch_sessions.remove(id),
             _ => {}
+        }
+        self.throw(fetch);
+    }
+
+    /// Lets go of what may be much.
+    fn throw(&mut self, fetch: FetchJob) {
+        if fetch.step.is_some() {
+            self.crowd.middle.throw(Waste::Parts(fetch.parts));
+            if let Stage::Reading(reading) = fetch.stage {
+                self.crowd.middle.throw(Waste::Places(reading.end()));
+            }
         }
     }
 

@@ -144,6 +144,7 @@ pub(super) fn request<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, asked: &T)
         body: body as u32,
         frame: frame.clone(),
         received: Instant(0),
+        counted: None,
     }
 }
 
