@@ -40,8 +40,8 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         if Arena::mapped(self.bytes) {
-            // SAFETY: `map` mapped exactly this; who drops an arena has all its blocks back.
-            unsafe { libc::munmap(self.pointer.as_ptr().cast(), self.bytes) };
+            // Who drops an arena has all its blocks back.
+            unmap_pages(self.pointer, self.bytes);
         } else {
             // SAFETY: `allocate` made it with this layout; as above.
             unsafe { std::alloc::dealloc(self.pointer.as_ptr(), layout(self.bytes)) }
@@ -59,15 +59,25 @@ fn allocate(bytes: usize) -> NonNull<u8> {
     NonNull::new(pointer).unwrap_or_else(|| std::alloc::handle_alloc_error(layout(bytes)))
 }
 
-/// Pages that read as zeroes and come at first touch, aligned to their own size so that a huge page fits.
-fn map(bytes: usize, huge: bool) -> NonNull<u8> {
+/// Pages that read as zeroes and come at first touch.
+pub(crate) fn map_pages(bytes: usize) -> NonNull<u8> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new private mapping, wherever the kernel likes, touches nothing of ours.
-    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 2 * bytes, protection, flags, -1, 0) };
-    if mapped == libc::MAP_FAILED {
-        std::alloc::handle_alloc_error(layout(bytes));
-    }
-    let mapped = mapped.cast::<u8>();
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    NonNull::new(mapped.cast())
+        .filter(|_| mapped != libc::MAP_FAILED)
+        .unwrap_or_else(|| std::alloc::handle_alloc_error(layout(bytes)))
+}
+
+/// Gives back what `map_pages` or `map` mapped; nobody may know of it any more.
+pub(crate) fn unmap_pages(pointer: NonNull<u8>, bytes: usize) {
+    // SAFETY: the callers own the mapping, and drop it here.
+    unsafe { libc::munmap(pointer.as_ptr().cast(), bytes) };
+}
+
+/// The same, aligned to their own size so that a huge page fits.
+fn map(bytes: usize, huge: bool) -> NonNull<u8> {
+    let mapped = map_pages(2 * bytes).as_ptr();
     let before = mapped.align_offset(bytes);
     assert!(before <= bytes, "a byte pointer can be aligned");
     // SAFETY: `before + bytes` lies inside the `2 * bytes` that were mapped, of which nobody knows yet; what is cut off at both ends

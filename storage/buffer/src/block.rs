@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use ringmain_types::Account;
 use smallvec::SmallVec;
 
-use crate::arena::Arena;
+use crate::arena::{self, ARENA_BYTES_MAX, Arena};
 
 /// Of blocks of at least this size, for direct I/O on any device in use. Smaller ones are aligned to their size: no block of such a
 /// device fits them.
@@ -33,10 +33,19 @@ unsafe impl Send for Memory {}
 impl Memory {
     pub(crate) fn allocate(bytes: usize) -> Memory {
         let layout = Memory::layout(bytes);
+        if Memory::mapped(bytes) {
+            return Memory { pointer: arena::map_pages(bytes), bytes, arena: None };
+        }
         // SAFETY: the layout's size is not zero (`layout` asserts it).
         let pointer = unsafe { std::alloc::alloc_zeroed(layout) };
         let Some(pointer) = NonNull::new(pointer) else { std::alloc::handle_alloc_error(layout) };
         Memory { pointer, bytes, arena: None }
+    }
+
+    /// The largest are mapped by themselves: their pages come as they are filled, where an allocator would write zeroes into all of them
+    /// first, which is a millisecond for a frame of some MiB.
+    fn mapped(bytes: usize) -> bool {
+        bytes > ARENA_BYTES_MAX && !cfg!(miri)
     }
 
     fn layout(bytes: usize) -> Layout {
@@ -48,6 +57,9 @@ impl Memory {
     /// What was allocated by itself.
     pub(crate) fn free(self) {
         assert!(self.arena.is_none());
+        if Memory::mapped(self.bytes) {
+            return arena::unmap_pages(self.pointer, self.bytes);
+        }
         // SAFETY: `allocate` made it with this very layout, and `self` is its only owner.
         unsafe { std::alloc::dealloc(self.pointer.as_ptr(), Memory::layout(self.bytes)) }
     }

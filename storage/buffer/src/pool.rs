@@ -156,6 +156,23 @@ mod tests {
         assert!(pool.take(Account::Tail, 1).is_err(), "of nothing else");
     }
 
+    /// Sizes on both sides of where blocks are mapped by themselves; freed on another thread.
+    #[test]
+    fn the_largest_blocks_are_zeroed_aligned_and_whole() {
+        let limits = Limits { memory_bytes: [16 << 20; ringmain_types::ACCOUNTS], ..Limits::tiny() };
+        let mut pool = Pool::new(ShardId(0), &limits);
+        for bytes in [2 << 20, (2 << 20) + 512, (3 << 20) + 4096] {
+            let mut block = pool.take(Account::Receive, bytes).unwrap();
+            assert_eq!(block.as_ptr().addr() % 4096, 0);
+            assert!(block.spare_mut().iter().step_by(512).all(|byte| *byte == 0));
+            block.extend(&vec![7; bytes]);
+            let frozen = block.freeze();
+            std::thread::spawn(move || assert_eq!((frozen.len(), frozen[bytes - 1]), (bytes, 7))).join().unwrap();
+            pool.collect();
+            assert_eq!(pool.left(Account::Receive), 16 << 20, "all of it is back");
+        }
+    }
+
     #[test]
     fn an_account_refuses_and_takes_back() {
         let mut pool = Pool::new(ShardId(0), &Limits::tiny());
