@@ -6,11 +6,9 @@ use std::ptr::NonNull;
 
 use crate::block::{ALIGN, BLOCK_BYTES_MIN, Memory};
 
-/// A huge page: one page fault instead of 512 where the kernel has one to give.
+/// A huge page, for those that ask for one: one page fault instead of 512.
 pub(crate) const ARENA_BYTES_MAX: usize = 2 << 20;
 const ARENA_BYTES_MIN: usize = 16 << 10;
-/// Arenas of blocks below this are made of small pages: a few such blocks should not cost a huge one.
-const HUGE_BLOCK_BYTES_MIN: usize = 16 << 10;
 /// Sizes of blocks: 512 bytes, 1 KiB, ... 1 MiB.
 const CLASSES: usize = 12;
 
@@ -128,21 +126,24 @@ pub(crate) struct Arenas {
     /// Arenas without a block out, at most `spare_max`.
     spare: Vec<Arena>,
     spare_max: usize,
+    /// Made of huge pages. The first touch of one is 5 ms in which the core stands still where a host has yet to find the memory (seen on a
+    /// virtual machine whose free pages its host takes back): not for what grows while the core serves.
+    huge: bool,
 }
 
 impl Arenas {
     /// For a pool of `total` bytes, which keeps about `kept` bytes that nobody uses.
     pub(crate) fn new(total: u64, kept: usize) -> Arenas {
         let part = usize::try_from(total / 32).unwrap_or(usize::MAX).min(ARENA_BYTES_MAX);
-        Arenas::of(part, kept)
+        Arenas::of(part, kept, false)
     }
 
     /// For a pool of `total` bytes whose blocks are all of one size: no other one holds on to an arena, so it may be large.
     pub(crate) fn uniform(total: usize) -> Arenas {
-        Arenas::of(total.min(ARENA_BYTES_MAX), total)
+        Arenas::of(total.min(ARENA_BYTES_MAX), total, true)
     }
 
-    fn of(part: usize, kept: usize) -> Arenas {
+    fn of(part: usize, kept: usize, huge: bool) -> Arenas {
         let arena_bytes = part.next_power_of_two().clamp(ARENA_BYTES_MIN, ARENA_BYTES_MAX);
         Arenas {
             arena_bytes,
@@ -151,6 +152,7 @@ impl Arenas {
             partial: Default::default(),
             spare: Vec::new(),
             spare_max: kept / arena_bytes,
+            huge,
         }
     }
 
@@ -175,8 +177,7 @@ impl Arenas {
     }
 
     fn cut(&mut self, class: usize) -> u32 {
-        let huge = class_bytes(class) >= HUGE_BLOCK_BYTES_MIN;
-        let arena = self.spare.pop().unwrap_or_else(|| Arena::new(self.arena_bytes, huge));
+        let arena = self.spare.pop().unwrap_or_else(|| Arena::new(self.arena_bytes, self.huge));
         let cut = Cut { arena, class, free: Vec::new(), fresh: 0, out: 0 };
         let number = self.vacant.pop().unwrap_or_else(|| {
             self.cuts.push(None);

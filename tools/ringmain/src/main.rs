@@ -24,6 +24,9 @@ use clap::Parser;
 use cli::{Cli, Command, LogCommand};
 
 fn main() -> ExitCode {
+    // The allocator is built without huge pages, and says so for the whole process; what asks for one by itself may have it. It fails only on
+    // kernels that have none.
+    let _ = rustix::thread::disable_transparent_huge_pages(false);
     match Cli::parse().command {
         Command::Start(args) => start::run(&args),
         Command::Topic(command) => ended(topic::run(&command)),
