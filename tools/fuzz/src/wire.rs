@@ -4,8 +4,8 @@ use std::fmt::{Debug, Write};
 
 use ringmain_wire::records::*;
 use ringmain_wire::{
-    ConsumerProtocolAssignment, ConsumerProtocolSubscription, Field, Format, Writer, decode_embedded, decode_key,
-    decode_value, encode_key, encode_value, request_header,
+    ConsumerProtocolAssignment, ConsumerProtocolSubscription, Count, Field, Format, Writer, api_info, decode_embedded,
+    decode_key, decode_value, encode_key, encode_value, request_header,
 };
 
 use crate::allocations::within;
@@ -46,6 +46,26 @@ pub fn encoded<'a, T: Field<'a>>(version: i16, flexible: bool, body: &T, bytes: 
 pub fn requests(bytes: &[u8]) {
     let _ = within(0, 0, || request_header(bytes));
     through(bytes, theirs::REQUESTS);
+    counted(bytes);
+}
+
+/// In pieces and at once it comes to the same: so many elements, or the same error; and what was counted decodes.
+fn counted(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let pair = &theirs::REQUESTS[input.below(theirs::REQUESTS.len())];
+    let (min, max) = pair.spec.versions;
+    let version = min + input.below((max - min + 1) as usize) as i16;
+    let body = input.rest();
+    let info = api_info(pair.spec.key).expect("an API that we speak");
+    let count = |most: usize| {
+        let mut count = Count::default();
+        // Each pass reads an element at least.
+        (0..=body.len()).find_map(|_| count.go_on(info, version, body, most).transpose()).expect("it ends")
+    };
+    let whole = count(usize::MAX).map(|counted| counted.elements());
+    for most in [1, 5] {
+        assert_eq!(count(most).map(|counted| counted.elements()), whole, "{} {version}, {most} a pass", pair.name);
+    }
 }
 
 pub fn replies(bytes: &[u8]) {
