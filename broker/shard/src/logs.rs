@@ -27,8 +27,6 @@ pub(crate) struct OwnedLog {
     damaged: bool,
     /// High watermark: what readers see ends here.
     pub(crate) visible: Offset,
-    /// Where the log is about to start: asked for, not durable yet.
-    pub(crate) start_due: Option<Offset>,
     /// Appended, not yet visible: the offset behind each batch, and its bytes.
     unseen: VecDeque<(Offset, u32)>,
 }
@@ -217,7 +215,6 @@ impl Logs {
             usable,
             damaged: false,
             visible: if usable { store.end(id) } else { Offset(0) },
-            start_due: None,
             unseen: VecDeque::new(),
         };
         self.owned.insert(partition, log);

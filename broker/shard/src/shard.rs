@@ -501,8 +501,7 @@ impl Shard {
             }
             StoreEvent::Flushed { log, end } => self.flushed(log, end, out),
             StoreEvent::Started { log, start } => {
-                if let Some((partition, owned)) = self.logs.by_id(log) {
-                    owned.start_due = owned.start_due.filter(|due| *due > start);
+                if let Some((partition, _)) = self.logs.by_id(log) {
                     self.logs.changed(partition);
                 }
                 let mut done = Vec::new();

@@ -12,8 +12,8 @@ use crate::{ApiInfo, WireError};
 
 /// Arrays with so many elements, at all levels, are remembered.
 const LARGE_ELEMENTS: usize = 1024;
-/// A string costs one more for each so many bytes.
-const STRING_BYTES: usize = 128;
+/// A string costs one element more for each so many bytes.
+pub(crate) const STRING_BYTES: usize = 128;
 
 /// How far a body was counted.
 #[derive(Debug, Default)]
@@ -121,9 +121,10 @@ impl Memory<'_> {
         pieces.ended.get().is_none()
     }
 
-    pub(crate) fn pay_string(self, bytes: usize) {
+    /// For what costs more than other elements.
+    pub(crate) fn pay_more(self, count: usize) {
         if let Memory::Pieces(pieces) = self {
-            pieces.left.set(pieces.left.get().saturating_sub(bytes / STRING_BYTES));
+            pieces.left.set(pieces.left.get().saturating_sub(count));
         }
     }
 

@@ -4,6 +4,7 @@ use ringmain_types::{
     BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, TopicId, WallMs,
 };
 
+use crate::count::STRING_BYTES;
 use crate::reader::STRING_BYTES_MAX;
 use crate::{Kind, Reader, WireError, Writer};
 
@@ -103,7 +104,7 @@ impl<'a> Field<'a> for Option<&'a str> {
     const KIND: Kind = Kind::Nullable(&Kind::String);
     fn read(r: &mut Reader<'a>) -> Result<Option<&'a str>, WireError> {
         let Some(len) = r.string_len()? else { return Ok(None) };
-        r.memory.pay_string(len);
+        r.memory.pay_more(len / STRING_BYTES);
         let text = std::str::from_utf8(r.take(len)?);
         Ok(Some(text.map_err(|_| WireError::Utf8 { field: r.field })?))
     }

@@ -113,6 +113,7 @@ impl<'a> Reader<'a> {
         if count > TAGS_MAX {
             return Err(WireError::Value { field: self.field, value: i64::from(count) });
         }
+        self.memory.pay_more(count as usize / 4);
         for _ in 0..count {
             let tag = self.uvar()?;
             let len = self.uvar()? as usize;

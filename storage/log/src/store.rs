@@ -283,7 +283,7 @@ impl Store {
         appended
     }
 
-    /// DeleteRecords: `to` is at most the end. `Started` follows once that is durable; at once when the log starts there already.
+    /// DeleteRecords: `to` is at most the end. `Started` follows once that is durable; at once when the log durably starts there already.
     pub fn advance_start(&mut self, _now: Now, id: LogId, to: Offset) -> Result<(), AppendError> {
         if self.fenced.is_some() {
             return Err(AppendError::Fenced);
@@ -313,6 +313,10 @@ impl Store {
     }
     pub fn start(&self, id: LogId) -> Offset {
         self.log(id).map_or(Offset(0), |log| log.start)
+    }
+    /// Where it starts after whatever comes.
+    pub fn durable_start(&self, id: LogId) -> Offset {
+        self.log(id).map_or(Offset(0), |log| log.started)
     }
     pub fn end(&self, id: LogId) -> Offset {
         self.log(id).map_or(Offset(0), |log| log.end())

@@ -99,10 +99,11 @@ impl Shard {
             return Err(ErrorCode::OffsetOutOfRange);
         }
         let start = self.store.start(id);
-        if to <= start {
-            return Ok(log.start_due.map_or(Moved::Already(start), |due| Moved::Pending(id, due)));
+        if to <= start && self.store.durable_start(id) == start {
+            return Ok(Moved::Already(start));
         }
-        log.start_due = Some(to);
+        // Where it is about to start, by retention or another request, may be further on; it may also never be durable.
+        let to = to.max(start);
         self.store.advance_start(now, id, to).map_err(|error| append_error(&error).0)?;
         Ok(Moved::Pending(id, to))
     }

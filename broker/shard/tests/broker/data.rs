@@ -444,7 +444,7 @@ fn deleted_records_are_gone_when_it_is_said() {
     for text in ["a", "b", "c"] {
         produce(&mut world, connection, "orders", 1, &[(0, batch(&[text], None))]);
     }
-    let delete = |world: &mut World, offset| {
+    let delete = |world: &mut World, connection, offset| {
         let part = DeleteRecordsPartition { partition_index: PartitionIndex(0), offset: Offset(offset) };
         let topic = DeleteRecordsTopic { name: "orders", partitions: vec![part].into() };
         let request = wire::DeleteRecordsRequest { topics: vec![topic].into(), timeout_ms: 1000 };
@@ -453,18 +453,24 @@ fn deleted_records_are_gone_when_it_is_said() {
         let part = reply.topics.iter().next().unwrap().partitions.iter().next().unwrap();
         (part.error_code, part.low_watermark.0)
     };
-    assert_eq!(delete(&mut world, 4), (ErrorCode::OffsetOutOfRange, -1));
-    assert_eq!(delete(&mut world, 2), (NONE, 2));
-    assert_eq!(delete(&mut world, 1), (NONE, 2), "it is there already");
+    assert_eq!(delete(&mut world, connection, 4), (ErrorCode::OffsetOutOfRange, -1));
+    assert_eq!(delete(&mut world, connection, 2), (NONE, 2));
+    assert_eq!(delete(&mut world, connection, 1), (NONE, 2), "it is there already");
     let ask = |parts| Ask { parts, ..Ask::default() };
     assert_eq!(fetch(&mut world, connection, topic, &ask(&[(0, 1)])).2[0].error, ErrorCode::OffsetOutOfRange);
     assert_eq!(texts(&fetch(&mut world, connection, topic, &ask(&[(0, 2)])).2[0]), ["c"]);
-    assert_eq!(delete(&mut world, -1), (NONE, 3));
+    assert_eq!(delete(&mut world, connection, -1), (NONE, 3));
     world.start(2);
     let connection = world.connect(0);
     for which in [-2, -1] {
         assert_eq!(list_offsets(&mut world, connection, "orders", &[(0, which)]), [(3, -1)]);
     }
+    // A start that will never be durable is nobody's answer.
+    produce(&mut world, connection, "orders", 1, &[(0, batch(&["d", "e"], None))]);
+    world.disks.iter_mut().for_each(|disk| disk.fail_flushes = true);
+    assert_eq!(delete(&mut world, connection, 5), (ErrorCode::KafkaStorageError, -1));
+    assert_eq!(delete(&mut world, connection, 4), (ErrorCode::KafkaStorageError, -1));
+    assert_eq!(delete(&mut world, connection, 3), (ErrorCode::KafkaStorageError, -1));
 }
 
 #[test]
