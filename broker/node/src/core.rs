@@ -13,6 +13,8 @@ const PUBLISH_EVERY_NS: u64 = 200_000_000;
 const PUBLISH_AGAIN_NS: u64 = 10_000_000;
 /// A core without work goes round this often: a core that does not is stuck (`/health/live`).
 const BEAT_NS: u64 = 1_000_000_000;
+/// Behind a turn that took longer, others may run.
+const GIVE_WAY_NS: u64 = 250_000;
 
 pub struct Core {
     shard: Shard,
@@ -21,6 +23,8 @@ pub struct Core {
     background_bytes: u32,
     background_at: u64,
     published_at: u64,
+    /// The last turn was one.
+    long: bool,
 }
 
 /// What came of a turn.
@@ -46,7 +50,7 @@ impl Core {
         hands.begin(now);
         let shard = Shard::open(config, now, &mut effects);
         hands.perform(&mut effects);
-        Core { shard, hands, effects, background_bytes, background_at: now.mono.0, published_at: 0 }
+        Core { shard, hands, effects, background_bytes, background_at: now.mono.0, published_at: 0, long: false }
     }
 
     pub fn turn(&mut self) -> Turn {
@@ -58,7 +62,9 @@ impl Core {
             busy |= self.shard.background(now, self.background_bytes, &mut self.effects);
             self.hands.perform(&mut self.effects);
         }
-        self.hands.ended(ringmain_ring::monotonic_ns());
+        let ended_ns = ringmain_ring::monotonic_ns();
+        self.hands.ended(ended_ns);
+        self.long = ended_ns - now.mono.0 > GIVE_WAY_NS;
         if now.mono.0 >= self.published_at + PUBLISH_EVERY_NS {
             self.published_at = now.mono.0;
             self.hands.publish(self.shard.memory());
@@ -78,6 +84,14 @@ impl Core {
     /// Disk operations are under way.
     pub fn awaits_disk(&mut self) -> bool {
         self.hands.ring().disk_busy()
+    }
+
+    /// Behind a long turn, before the next one: a flush runs in a kernel worker, mostly on this CPU, and one that has just been woken waits
+    /// for the end of the core's slice of time otherwise, up to 4 ms (a tick).
+    pub fn give_way(&mut self) {
+        if self.long && self.hands.ring().disk_busy() {
+            std::thread::yield_now();
+        }
     }
 
     /// Looks for news until `until_ns` without a system call (but for giving way to a flush that runs on this core). True when

@@ -44,8 +44,9 @@ fn take_turns(mut core: Core) {
     loop {
         match core.turn() {
             Turn::Stopped => return,
-            Turn::Busy => {}
+            Turn::Busy => core.give_way(),
             Turn::Idle => {
+                core.give_way();
                 let most = if core.awaits_disk() { SPIN_DISK_NS } else { SPIN_NS };
                 let found = core.spin(ringmain_ring::monotonic_ns() + spin.ns(most));
                 spin.ended(found);
