@@ -4,81 +4,96 @@ use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::first_speed::Pair;
-use crate::load::Outcome;
+use crate::bar::{Round, Verdict};
+use crate::figure::{Figures, Metric};
 use crate::machine::{Machine, load_average};
+use crate::plot;
+use crate::sitting::{Side, Workload};
 use crate::spread::Spread;
-use crate::workload::Workload;
 
-/// A bar of issue 3 and what it is measured on.
-struct Bar {
-    text: &'static str,
-    applies: fn(&Workload) -> bool,
-    ratio: fn(&Pair) -> f64,
-    met: fn(f64) -> bool,
+/// One side of one workload in one round.
+struct Entry {
+    round: usize,
+    /// In the list of workloads.
+    workload: usize,
+    label: String,
+    figures: Figures,
 }
 
-const BARS: &[Bar] = &[
-    Bar {
-        text: "durable publish >= 0.5 x the probe's",
-        applies: |workload| workload.rate.is_none(),
-        ratio: |pair| pair.ringmain.megabytes_per_second() / pair.probe.megabytes_per_second(),
-        met: |ratio| ratio >= 0.5,
-    },
-    Bar {
-        text: "server CPU a GB <= 2 x the probe's",
-        applies: |workload| workload.rate.is_none(),
-        ratio: |pair| pair.ringmain.server_cpu_seconds_per_gigabyte() / pair.probe.server_cpu_seconds_per_gigabyte(),
-        met: |ratio| ratio <= 2.0,
-    },
-    Bar {
-        text: "ack p99 <= 3 x the probe's",
-        applies: |workload| workload.rate.is_some(),
-        ratio: |pair| pair.ringmain.latency_ms(0.99) / pair.probe.latency_ms(0.99),
-        met: |ratio| ratio <= 3.0,
-    },
-];
-
-pub struct Report {
+pub struct Report<'a> {
     pub command: String,
-    /// How server and generator threads are placed, and what else a reader must know.
+    /// How servers and generator are placed, and what else a reader must know.
     pub notes: Vec<String>,
+    /// Why this is not the whole table of the issue, as far as it is known before the first round.
+    pub partial: Vec<String>,
+    workloads: &'a [Workload],
     machine: Machine,
     load_before: String,
-    rounds: Vec<(usize, Pair)>,
+    rounds_wanted: usize,
+    entries: Vec<Entry>,
+    failures: Vec<String>,
 }
 
-impl Report {
-    pub fn new(command: String, notes: Vec<String>, directory: &Path) -> Report {
-        Report { command, notes, machine: Machine::read(directory), load_before: load_average(), rounds: Vec::new() }
-    }
-
-    /// Also says it, since a sitting takes minutes.
-    pub fn add(&mut self, round: usize, pair: Pair) {
-        println!("round {}, {} (load {})", round + 1, pair.workload.name, load_average());
-        println!("  Ringmain {}", line(&pair.ringmain));
-        println!("  probe    {}", line(&pair.probe));
-        self.rounds.push((round, pair));
-    }
-
-    fn workloads(&self) -> Vec<&'static Workload> {
-        let mut workloads: Vec<&'static Workload> = Vec::new();
-        for (_, pair) in &self.rounds {
-            if !workloads.iter().any(|known| std::ptr::eq(*known, pair.workload)) {
-                workloads.push(pair.workload);
-            }
+impl<'a> Report<'a> {
+    pub fn new(command: String, workloads: &'a [Workload], rounds_wanted: usize, directory: &Path) -> Report<'a> {
+        Report {
+            command,
+            notes: Vec::new(),
+            partial: Vec::new(),
+            workloads,
+            machine: Machine::read(directory),
+            load_before: load_average(),
+            rounds_wanted,
+            entries: Vec::new(),
+            failures: Vec::new(),
         }
-        workloads
     }
 
-    fn pairs<'a>(&'a self, workload: &'a Workload) -> impl Iterator<Item = &'a Pair> {
-        self.rounds.iter().map(|(_, pair)| pair).filter(move |pair| std::ptr::eq(pair.workload, workload))
+    /// Also says it, since a sitting takes long.
+    pub fn add(&mut self, round: usize, workload: usize, side: &Side, figures: Figures) {
+        println!("  {:<12} {}", side.label, line(&figures));
+        self.entries.push(Entry { round, workload, label: side.label.clone(), figures });
+    }
+
+    pub fn fail(&mut self, round: usize, workload: usize, side: &Side, error: &io::Error) {
+        let what = format!("round {}, {}, {}: {error}", round + 1, self.workloads[workload].name, side.label);
+        println!("  FAILED {what}");
+        self.failures.push(what);
+    }
+
+    pub fn failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    fn rounds(&self) -> usize {
+        self.entries.iter().map(|entry| entry.round + 1).max().unwrap_or(0)
+    }
+
+    fn figures(&self, workload: usize, round: usize, label: &str) -> Option<&Figures> {
+        let of = |entry: &&Entry| entry.workload == workload && entry.round == round && entry.label == label;
+        self.entries.iter().find(of).map(|entry| &entry.figures)
+    }
+
+    /// Median and spread of one side's number over the rounds.
+    pub fn spread(&self, workload: usize, label: &str, metric: Metric) -> Option<Spread> {
+        let rounds = 0..self.rounds();
+        Spread::of(rounds.filter_map(|round| self.figures(workload, round, label)?.get(metric)))
     }
 
     pub fn text(&self) -> String {
         let mut out = String::new();
         let Machine { processor, cpus, kernel, file_system, commit, date } = &self.machine;
-        let _ = writeln!(out, "# First speed, {date}\n");
+        let _ = writeln!(out, "# Speed and size, {date}\n");
+        let mut partial = self.partial.clone();
+        if self.rounds() < self.rounds_wanted {
+            partial.push(format!("{} of {} rounds were run", self.rounds(), self.rounds_wanted));
+        }
+        if self.failed() {
+            partial.push("some runs failed, see below".into());
+        }
+        if !partial.is_empty() {
+            let _ = writeln!(out, "**PARTIAL**: {}.\n", partial.join("; "));
+        }
         let _ = writeln!(out, "`{}`\n", self.command);
         let _ = writeln!(out, "{processor}, {cpus} CPUs, kernel {kernel}, {file_system}; commit {commit}.");
         let _ = writeln!(out, "Load average {} before, {} after.", self.load_before, load_average());
@@ -86,100 +101,151 @@ impl Report {
             let _ = writeln!(out, "{note}");
         }
         self.bars(&mut out);
-        self.figures(&mut out);
+        for failure in &self.failures {
+            let _ = writeln!(out, "- FAILED: {failure}");
+        }
+        let _ = writeln!(
+            out,
+            "\n## Figures\n\nMedian (least-most) over the rounds; MB are 10^6 bytes of record batches; latencies of all rounds' medians."
+        );
+        for (number, workload) in self.workloads.iter().enumerate() {
+            self.table(&mut out, number, workload);
+        }
         self.each_round(&mut out);
         out
     }
 
     fn bars(&self, out: &mut String) {
-        let _ = writeln!(out, "\n## Bars\n\nRatios Ringmain / probe: median (least-most) over the rounds.\n");
-        let _ = writeln!(out, "| work | bar | ratio | |\n|---|---|---|---|");
-        let mut missed: Vec<String> = Vec::new();
-        for workload in self.workloads() {
-            for bar in BARS.iter().filter(|bar| (bar.applies)(workload)) {
-                let Some(ratio) = Spread::of(self.pairs(workload).map(bar.ratio)) else { continue };
-                let met = (bar.met)(ratio.median);
-                if !met {
-                    missed.push(format!("{}: {}, it is {:.2} x", workload.name, bar.text, ratio.median));
+        let _ = writeln!(out, "\n## Bars\n\nMedian (least-most) over {} rounds.\n", self.rounds());
+        let _ = writeln!(out, "| work | bar | seen | |\n|---|---|---|---|");
+        let (mut met, mut missed, mut open) = (0, 0, 0);
+        for (number, workload) in self.workloads.iter().enumerate() {
+            for bar in &workload.bars {
+                let round = |round: usize| move |label: &str| self.figures(number, round, label);
+                let rounds: Vec<_> = (0..self.rounds()).map(round).collect();
+                let rounds: Vec<Round<'_>> = rounds.iter().map(|round| round as Round<'_>).collect();
+                let (seen, word) = match bar.judge(&rounds) {
+                    Verdict::Judged(true, seen) => (seen, "met"),
+                    Verdict::Judged(false, seen) => (seen, "MISSED"),
+                    Verdict::NotMeasured => (String::new(), "not measured"),
+                };
+                match word {
+                    "met" => met += 1,
+                    "MISSED" => missed += 1,
+                    _ => open += 1,
                 }
-                let word = if met { "met" } else { "MISSED" };
-                let _ = writeln!(out, "| {} | {} | {} | {word} |", workload.name, bar.text, ratio.text(2));
+                let _ = writeln!(out, "| {} | {} | {seen} | {word} |", workload.name, bar.text);
             }
         }
-        let _ = match missed.as_slice() {
-            [] => writeln!(out, "\nAll bars are met."),
-            missed => writeln!(out, "\nMissed: {}.", missed.join("; ")),
-        };
+        let _ = writeln!(out, "\n{met} met, {missed} missed, {open} not measured.");
     }
 
-    fn figures(&self, out: &mut String) {
-        let _ = writeln!(
-            out,
-            "\n## Figures\n\nMedian (least-most); MB are 10^6 bytes of record batches; latencies in ms.\n"
-        );
-        let _ = writeln!(
-            out,
-            "| work | server | MB/s | k msg/s | server CPU s/GB | ack p50 | p99 | p99.9 | generator CPU s/GB |\n|---|---|---|---|---|---|---|---|---|"
-        );
-        for workload in self.workloads() {
-            for (name, side) in SIDES {
-                let of = |figure: fn(&Outcome) -> f64, decimals: usize| {
-                    let spread = Spread::of(self.pairs(workload).map(|pair| figure(side(pair))));
-                    spread.map_or(String::new(), |spread| spread.text(decimals))
-                };
-                let _ = writeln!(
-                    out,
-                    "| {} | {name} | {} | {} | {} | {} | {} | {} | {} |",
-                    workload.name,
-                    of(Outcome::megabytes_per_second, 0),
-                    of(|outcome| outcome.records_per_second() / 1e3, 0),
-                    of(Outcome::server_cpu_seconds_per_gigabyte, 2),
-                    of(|outcome| outcome.latency_ms(0.5), 2),
-                    of(|outcome| outcome.latency_ms(0.99), 2),
-                    of(|outcome| outcome.latency_ms(0.999), 2),
-                    of(Outcome::own_cpu_seconds_per_gigabyte, 2),
-                );
+    fn table(&self, out: &mut String, number: usize, workload: &Workload) {
+        let mut metrics: Vec<Metric> = Vec::new();
+        for entry in self.entries.iter().filter(|entry| entry.workload == number) {
+            for (metric, _) in entry.figures.iter() {
+                if !metrics.contains(&metric) {
+                    metrics.push(metric);
+                }
+            }
+        }
+        if metrics.is_empty() {
+            return;
+        }
+        let headings: Vec<&str> = metrics.iter().map(|metric| metric.heading()).collect();
+        let _ = writeln!(out, "\n### {}\n\n{}\n", workload.name, workload.what);
+        let _ = writeln!(out, "| | {} |\n|---|{}", headings.join(" | "), "---|".repeat(headings.len()));
+        for side in &workload.sides {
+            let cell = |metric: &Metric| {
+                let spread = self.spread(number, &side.label, *metric);
+                spread.map_or(String::new(), |spread| spread.text(metric.decimals()))
+            };
+            let cells: Vec<String> = metrics.iter().map(cell).collect();
+            if cells.iter().any(|cell| !cell.is_empty()) {
+                let _ = writeln!(out, "| {} | {} |", side.label, cells.join(" | "));
             }
         }
     }
 
     fn each_round(&self, out: &mut String) {
         let _ = writeln!(out, "\n## Each round\n");
-        for (round, pair) in &self.rounds {
-            for (name, side) in SIDES {
-                let _ = writeln!(out, "- {}, {}, {name}: {}", round + 1, pair.workload.name, line(side(pair)));
-            }
+        for Entry { round, workload, label, figures } in &self.entries {
+            let name = &self.workloads[*workload].name;
+            let _ = writeln!(out, "- {}, {name}, {label}: {}", round + 1, line(figures));
         }
     }
 
-    /// Writes `<directory>/<date>-<name>.md`, beside earlier ones of the day.
-    pub fn write(&self, directory: &Path, name: &str) -> io::Result<PathBuf> {
-        std::fs::create_dir_all(directory)?;
-        let mut path = directory.join(format!("{}-{name}.md", self.machine.date));
+    pub fn workloads(&self) -> &[Workload] {
+        self.workloads
+    }
+
+    /// A name for `<directory>/<date>-speed.md` that no earlier result of the day has.
+    pub fn path(&self, directory: &Path) -> PathBuf {
+        let mut path = directory.join(format!("{}-speed.md", self.machine.date));
         let mut number = 2;
         while path.exists() {
-            path = directory.join(format!("{}-{name}-{number}.md", self.machine.date));
+            path = directory.join(format!("{}-speed-{number}.md", self.machine.date));
             number += 1;
         }
-        std::fs::write(&path, self.text())?;
-        Ok(path)
+        path
+    }
+
+    /// Writes the table to `path` and the plots beside it.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        let plots = path.with_extension("svg");
+        plot::draw(self, &plots)?;
+        let name = plots.file_name().unwrap_or_default().to_string_lossy();
+        std::fs::write(path, format!("{}\n![plots]({name})\n", self.text()))
     }
 }
 
-type Side = (&'static str, fn(&Pair) -> &Outcome);
-const SIDES: [Side; 2] = [("Ringmain", |pair| &pair.ringmain), ("probe", |pair| &pair.probe)];
+/// Figures in one line.
+pub fn line(figures: &Figures) -> String {
+    let number = |(metric, value): (Metric, f64)| format!("{} {value:.*}", metric.heading(), metric.decimals());
+    figures.iter().map(number).collect::<Vec<_>>().join(", ")
+}
 
-/// One run in one line.
-pub fn line(outcome: &Outcome) -> String {
-    format!(
-        "{:.0} MB/s, {:.1} k msg/s; CPU s/GB: server {:.3}, generator {:.3}; ack ms: p50 {:.3}, p99 {:.3}, p99.9 {:.3}, max {:.3}",
-        outcome.megabytes_per_second(),
-        outcome.records_per_second() / 1e3,
-        outcome.server_cpu_seconds_per_gigabyte(),
-        outcome.own_cpu_seconds_per_gigabyte(),
-        outcome.latency_ms(0.5),
-        outcome.latency_ms(0.99),
-        outcome.latency_ms(0.999),
-        outcome.latency.max() as f64 / 1e6,
-    )
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bar::at_least;
+    use crate::server::Peer;
+    use crate::sitting::side;
+
+    fn workloads() -> Vec<Workload> {
+        vec![Workload {
+            name: "w".into(),
+            what: "What.".into(),
+            sides: vec![side("a", Peer::Echo), side("b", Peer::Echo)],
+            headline: Metric::Megabytes,
+            bars: vec![at_least("a", "b", Metric::Megabytes, 0.8)],
+            run: Box::new(|_, _| Ok(Figures::default())),
+        }]
+    }
+
+    fn rate(megabytes: f64) -> Figures {
+        let mut figures = Figures::default();
+        figures.set(Metric::Megabytes, megabytes);
+        figures
+    }
+
+    #[test]
+    fn a_report_says_what_it_lacks() {
+        let workloads = workloads();
+        let mut report = Report::new("c".into(), &workloads, 2, Path::new("."));
+        let (a, b) = (&workloads[0].sides[0], &workloads[0].sides[1]);
+        report.add(0, 0, a, rate(80.0));
+        assert!(report.text().contains("| w | MB/s: a >= 0.8 x b |  | not measured |"), "{}", report.text());
+        assert!(report.text().contains("**PARTIAL**: 1 of 2 rounds were run."));
+        report.add(0, 0, b, rate(100.0));
+        report.add(1, 0, b, rate(100.0));
+        report.add(1, 0, a, rate(90.0));
+        assert!(report.text().contains("| w | MB/s: a >= 0.8 x b | 0.85 (0.80-0.90) x | met |"), "{}", report.text());
+        assert!(!report.text().contains("PARTIAL"));
+        report.fail(1, 0, a, &io::Error::other("broken"));
+        assert!(report.text().contains("PARTIAL") && report.text().contains("FAILED: round 2, w, a: broken"));
+    }
 }

@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("ringmain-log", 3),
     ("ringmain-ring", 3),
     ("ringmain-session", 3),
+    ("ringmain-load", 3),
     ("ringmain-coordinator", 3),
     ("ringmain-metadata", 4),
     ("ringmain-group", 4),

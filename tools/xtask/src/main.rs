@@ -27,7 +27,7 @@ cargo xtask compaction [...]        gigabytes are compacted beside a paced produ
 cargo xtask hostile [--only TEXT]   bad input and bad environments on the real process; ends with `N passed, N failed`
 cargo xtask hostile --minutes N     all broken clients at once beside a paced producer and consumer, whose p99 is judged
 cargo xtask fuzz [--minutes N]      coverage-guided fuzzing of every decoder; `--target NAME`, `--keep`, `--deep`
-cargo xtask bench [--rounds N ...]    Ringmain beside the ceiling probe, written to perf/results; `--help` names the rest
+cargo xtask bench [--quick] [--against kafka] [--only TEXT]   beside probe, peers and Kafka, to perf/results; `--help` names the rest
 cargo xtask mutations [N] [NAME...] puts known bugs back and sees after how many of N (3000) histories the simulator finds them";
 
 fn main() -> ExitCode {

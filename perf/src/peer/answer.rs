@@ -3,7 +3,8 @@
 use ringmain_wire::produce::{PartitionProduceResponse, TopicProduceResponse};
 use ringmain_wire::{PRODUCE, ProduceResponse, encode_reply};
 
-use crate::template::PRODUCE_VERSION;
+/// What the generator speaks to the probe.
+const PRODUCE_VERSION: i16 = 12;
 
 /// Behind the length prefix.
 const CORRELATION: usize = 4;

@@ -1,4 +1,4 @@
-//! What a process has used: proc(5).
+//! What a process has used and uses: proc(5).
 
 use std::io;
 
@@ -17,6 +17,13 @@ fn ticks(stat: &str) -> Option<u64> {
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     Some(user + system)
+}
+
+/// Resident memory, in bytes.
+pub fn resident_bytes(pid: u32) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kib.map(|kib: u64| kib << 10).ok_or_else(|| io::Error::other(format!("/proc/{pid}/status has no VmRSS")))
 }
 
 /// Keeps the calling thread, and threads that it starts, on one CPU.

@@ -8,12 +8,15 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringmain_buffer::Pool;
+use ringmain_buffer::{Buf, Pool};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::answer::Answer;
-use crate::receiver::{GATHER_BYTES, Receiver};
-use crate::sink::{self, Sink};
+use super::answer::Answer;
+use super::receiver::{GATHER_BYTES, Receiver};
+use super::sink::{self, Sink};
+use super::subscriber::Subscriber;
+
+pub use super::sink::NAME as FILE_NAME;
 
 /// Longest wait for the disk before the sockets are looked at again.
 const DISK_WAIT: Duration = Duration::from_micros(50);
@@ -27,13 +30,14 @@ pub struct ProbeConfig {
     pub flush: bool,
 }
 
-/// The requests of one write: by connection, their correlation ids.
-type Requests = Vec<(usize, Vec<i32>)>;
+/// The requests of one write: by connection, their correlation ids, and their frames for whoever consumes.
+type Requests = Vec<(usize, Vec<i32>, Buf)>;
 
 pub struct Probe {
     listener: TcpListener,
     /// A connection that ended leaves its place empty: writes in flight know it by its number.
     receivers: Vec<Option<Receiver>>,
+    subscribers: Vec<Subscriber>,
     sink: Sink<Requests>,
     pool: Pool,
     answer: Answer,
@@ -47,7 +51,15 @@ impl Probe {
         let sink = Sink::open(&config.directory, config.file_bytes, config.flush, &mut pool)?;
         let listener = TcpListener::bind(&config.listen)?;
         listener.set_nonblocking(true)?;
-        Ok(Probe { listener, receivers: Vec::new(), sink, pool, answer: Answer::new(), ready: Vec::new() })
+        Ok(Probe {
+            listener,
+            receivers: Vec::new(),
+            subscribers: Vec::new(),
+            sink,
+            pool,
+            answer: Answer::new(),
+            ready: Vec::new(),
+        })
     }
 
     pub fn address(&self) -> io::Result<std::net::SocketAddr> {
@@ -61,6 +73,7 @@ impl Probe {
             progress |= self.write();
             progress |= self.sink.turn(&mut self.ready)?;
             self.acknowledge();
+            self.feed();
             if progress {
                 continue;
             }
@@ -83,7 +96,9 @@ impl Probe {
                     continue;
                 }
             }
-            if receiver.ended && !receiver.ripe() {
+            if receiver.consumes {
+                self.subscribers.extend(slot.take().map(|receiver| Subscriber::new(receiver.into_stream())));
+            } else if receiver.ended && !receiver.ripe() {
                 *slot = None;
             }
         }
@@ -100,10 +115,10 @@ impl Probe {
                 if let Some(receiver) = &mut self.receivers[next]
                     && receiver.ripe()
                 {
-                    let (part, correlations) = receiver.take(&mut self.pool);
-                    bytes += part.len();
-                    data.push(part);
-                    requests.push((next, correlations));
+                    let taken = receiver.take(&mut self.pool);
+                    bytes += taken.block.len();
+                    requests.push((next, taken.correlations, taken.block.slice(0..taken.frames_bytes)));
+                    data.push(taken.block);
                 }
                 next += 1;
             }
@@ -120,13 +135,24 @@ impl Probe {
             return;
         }
         for requests in self.ready.drain(..) {
-            for (number, correlations) in requests {
+            for (number, correlations, frames) in requests {
+                self.subscribers.iter_mut().for_each(|subscriber| subscriber.push(frames.clone()));
                 if let Some(receiver) = &mut self.receivers[number] {
                     receiver.answer(&correlations, &self.answer);
                 }
             }
         }
         self.send();
+    }
+
+    fn feed(&mut self) {
+        self.subscribers.retain_mut(|subscriber| match subscriber.blocked().then(|| subscriber.send()) {
+            Some(Err(error)) => {
+                eprintln!("probe: consumer closed: {error}");
+                false
+            }
+            _ => true,
+        });
     }
 
     fn send(&mut self) {
@@ -148,11 +174,21 @@ impl Probe {
             let wanted = if receiver.blocked() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             descriptors.push(PollFd::from_borrowed_fd(receiver.descriptor(), wanted));
         }
+        for subscriber in &self.subscribers {
+            let wanted = if subscriber.blocked() { PollFlags::OUT } else { PollFlags::empty() };
+            descriptors.push(PollFd::from_borrowed_fd(subscriber.descriptor(), wanted));
+        }
         match poll(&mut descriptors, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if !descriptors[0].revents().is_empty() {
+        let newcomers = !descriptors[0].revents().is_empty();
+        let gone = PollFlags::HUP | PollFlags::ERR;
+        let consumers = descriptors.split_off(descriptors.len() - self.subscribers.len());
+        let mut gone =
+            consumers.iter().map(|consumer| consumer.revents().intersects(gone)).collect::<Vec<_>>().into_iter();
+        self.subscribers.retain(|_| !gone.next().unwrap_or(false));
+        if newcomers {
             self.accept()?;
         }
         self.send();

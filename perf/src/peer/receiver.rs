@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ringmain_buffer::{Buf, BufMut, Pool};
 use ringmain_types::Account;
+use ringmain_wire::FETCH;
 
-use crate::answer::Answer;
+use super::answer::Answer;
 
 /// What is gathered into one write: MEASURED.md, "Disk".
 pub const GATHER_BYTES: usize = 256 << 10;
@@ -28,9 +29,20 @@ pub struct Receiver {
     /// The kernel had no more when it was last asked.
     drained: bool,
     pub ended: bool,
+    /// It sent a Fetch instead: it wants to be sent what is durable.
+    pub consumes: bool,
     correlations: Vec<i32>,
     output: Vec<u8>,
     output_sent: usize,
+}
+
+/// What goes to the disk at once.
+pub struct Taken {
+    /// Whole blocks of the disk.
+    pub block: Buf,
+    /// Of them, frames.
+    pub frames_bytes: usize,
+    pub correlations: Vec<i32>,
 }
 
 fn take(pool: &mut Pool) -> BufMut {
@@ -49,6 +61,7 @@ impl Receiver {
             frame_bytes: 0,
             drained: false,
             ended: false,
+            consumes: false,
             correlations: Vec::new(),
             output: Vec::new(),
             output_sent: 0,
@@ -115,12 +128,16 @@ impl Receiver {
         loop {
             let rest = &self.block[self.parsed..];
             let Some(fixed) = rest.first_chunk::<FIXED_BYTES>() else { return Ok(()) };
-            let [l0, l1, l2, l3, .., c0, c1, c2, c3] = *fixed;
+            let [l0, l1, l2, l3, k0, k1, .., c0, c1, c2, c3] = *fixed;
             let bytes = 4 + u32::from_be_bytes([l0, l1, l2, l3]) as usize;
             if !(FIXED_BYTES..=FRAME_BYTES_MAX).contains(&bytes) {
                 return Err(io::Error::other(format!("a frame of {bytes} bytes; the probe takes {FRAME_BYTES_MAX}")));
             }
             if rest.len() < bytes {
+                return Ok(());
+            }
+            if i16::from_be_bytes([k0, k1]) == FETCH.key {
+                self.consumes = true;
                 return Ok(());
             }
             std::hint::black_box(crc32c::crc32c(&rest[4..bytes]));
@@ -135,18 +152,23 @@ impl Receiver {
         self.parsed > 0 && (self.drained || self.ended || self.full())
     }
 
-    /// The frames so far, as whole blocks of the disk, and the requests that they were. Receiving goes on in the next block.
-    pub fn take(&mut self, pool: &mut Pool) -> (Buf, Vec<i32>) {
+    /// The frames so far. Receiving goes on in the next block.
+    pub fn take(&mut self, pool: &mut Pool) -> Taken {
         let mut next = take(pool);
         next.extend(&self.block[self.parsed..]);
         let mut block = std::mem::replace(&mut self.block, next);
-        let bytes = self.parsed.next_multiple_of(DISK_BLOCK_BYTES);
+        let frames_bytes = self.parsed;
+        let bytes = frames_bytes.next_multiple_of(DISK_BLOCK_BYTES);
         if bytes > block.len() {
             block.extend_zeroes(bytes - block.len());
         }
         self.parsed = 0;
         self.drained = false;
-        (block.freeze_to(bytes), std::mem::take(&mut self.correlations))
+        Taken { block: block.freeze_to(bytes), frames_bytes, correlations: std::mem::take(&mut self.correlations) }
+    }
+
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
     }
 
     pub fn answer(&mut self, correlations: &[i32], answer: &Answer) {

@@ -14,7 +14,8 @@ use ringmain_types::{Account, DirId, Limits, ShardId};
 pub const WRITES_MAX: usize = 4;
 const FILE: FileId = FileId(1);
 const DIR: DirId = DirId(0);
-const NAME: &str = "probe.dat";
+/// The file, for who else wants to read it.
+pub const NAME: &str = "probe.dat";
 /// Prewriting goes in steps of this.
 const STEP_BYTES: usize = 1 << 20;
 
