@@ -29,8 +29,45 @@ pub enum Command {
     /// Read the files of a stopped broker.
     #[command(subcommand)]
     Log(LogCommand),
+    /// Measure a running broker of Kafka's protocol: publishing, consuming, latency.
+    ///
+    /// Makes two topics of its own and deletes them at the end. First it publishes as fast as the broker acknowledges, then it reads
+    /// what was published (round and round, so mostly from memory), then it publishes at a fixed rate, whatever the broker does, and
+    /// tells how late acknowledgements and a consumer at the tail were. One thread makes the load; on a machine of few cores it takes
+    /// CPU from a broker that runs there too.
+    Bench(BenchArgs),
     /// Print the version.
     Version,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    pub connect: Connect,
+    /// Partitions of the topic that is published to and read.
+    #[arg(long, short = 'p', value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub partitions: u32,
+    /// Connections that publish.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub connections: u32,
+    /// Requests that a publishing connection has unanswered.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub window: u32,
+    /// Of a record's value.
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub record_bytes: u32,
+    /// Of a batch, which is what a request publishes.
+    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    pub batch_bytes: u32,
+    /// Of the latencies' load, in 10^6 bytes a second.
+    #[arg(long, value_name = "MB/S", default_value_t = 20.0)]
+    pub rate: f64,
+    /// Seconds that each part takes, after one of warming up.
+    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    pub seconds: f64,
+    /// A config of the topics; repeatable.
+    #[arg(long, short = 'c', value_name = "NAME=VALUE", value_parser = name_value)]
+    pub config: Vec<(String, String)>,
 }
 
 /// What is given here wins over --set, and --set over the file; the same property in an option of its own and in --set is an error.
@@ -244,6 +281,8 @@ mod tests {
         assert!(Cli::try_parse_from(["ringmain", "start", "--set", "a"]).is_err());
         assert!(Cli::try_parse_from(["ringmain", "topic", "create", "t", "-p", "0"]).is_err());
         assert!(Cli::try_parse_from(["ringmain", "log", "verify"]).is_err());
+        assert!(Cli::try_parse_from(["ringmain", "bench", "-b", "a:1", "--rate", "0.5"]).is_ok());
+        assert!(Cli::try_parse_from(["ringmain", "bench", "--partitions", "0"]).is_err());
         assert!(Cli::try_parse_from(["ringmain", "group", "reset", "g", "--shift-by", "-3"]).is_ok());
         assert!(Cli::try_parse_from(["ringmain", "group", "reset", "g"]).is_err(), "to where?");
         assert!(Cli::try_parse_from(["ringmain", "group", "reset", "g", "--to-latest", "--to-earliest"]).is_err());

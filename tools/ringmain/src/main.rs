@@ -1,6 +1,7 @@
 //! `ringmain`: the one binary. Starts a broker, talks to one, reads the files of one that is stopped.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
 mod client;
 mod data_dir;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Start(args) => start::run(&args),
         Command::Topic(command) => ended(topic::run(&command)),
         Command::Group(command) => ended(group::run(&command)),
+        Command::Bench(args) => ended(bench::run_bench(&args)),
         Command::Log(command) => read_files(&command),
         Command::Version => {
             println!("ringmain {}", env!("CARGO_PKG_VERSION"));
