@@ -10,6 +10,8 @@ pub struct MemoryDisk {
     directories: BTreeMap<String, ()>,
     open: BTreeMap<FileId, String>,
     pub fail_flushes: bool,
+    /// Files that were flushed, so far: what a commit costs on a disk.
+    pub flushes: usize,
 }
 
 impl MemoryDisk {
@@ -79,7 +81,8 @@ impl MemoryDisk {
             DiskKind::RemoveDir { path, .. } => drop(self.directories.remove(&path)),
             DiskKind::List { path, .. } => return self.list(&path),
             DiskKind::Space { .. } => return Ok(DiskOk::Space { total_bytes: 5000, usable_bytes: 3000 }),
-            DiskKind::Flush { .. } | DiskKind::SyncDir { .. } => {}
+            DiskKind::Flush { files, .. } => self.flushes += files.len(),
+            DiskKind::SyncDir { .. } => {}
         }
         Ok(DiskOk::Done)
     }
