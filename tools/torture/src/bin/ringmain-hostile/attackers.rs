@@ -28,6 +28,10 @@ const STANDS_BACK: [(&[&str], &str); 2] = [
     ),
 ];
 
+/// Written in one call. Most kernels take a call's bytes at a stretch, in which nobody else has the CPU: a millisecond for some MiB. The
+/// attackers of a broker elsewhere would not take that from it.
+const CALL_BYTES: usize = 16 << 10;
+
 type Attack = fn(&str) -> io::Result<()>;
 
 const ATTACKS: &[(&str, Attack)] = &[
@@ -141,8 +145,8 @@ fn byte_a_second(address: &str) -> io::Result<()> {
 /// As much as is taken, then silence for a while.
 fn stuff(stream: &mut TcpStream, frame: &[u8], count: usize) -> io::Result<()> {
     stream.set_write_timeout(Some(Duration::from_millis(50)))?;
-    for _ in 0..count {
-        match stream.write_all(frame) {
+    for piece in (0..count).flat_map(|_| frame.chunks(CALL_BYTES)) {
+        match stream.write_all(piece) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(()),
             other => other?,
         }
