@@ -59,7 +59,7 @@ pub fn decode<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, body: &'a [u8]) ->
 /// Decodes a client's request. As on Kafka, what follows its end is nobody's: librdkafka (2.0 to 2.15) leaves three bytes too many in
 /// a Metadata request v9 or newer for all topics.
 pub fn decode_request<'a, T: Field<'a>>(spec: &ApiSpec, version: i16, body: &'a [u8]) -> Result<T, WireError> {
-    decode_front(spec, version, body).map(|(decoded, _)| decoded)
+    decode_counted(spec, version, body, None)
 }
 
 /// The same, of a body in which the large arrays need not be looked at again.

@@ -35,7 +35,7 @@ mod hostile;
 use ringmain_buffer::Bufs;
 use ringmain_session::Request;
 use ringmain_types::{BrokerId, ErrorCode, Limits};
-use ringmain_wire::{ApiSpec, Array, Field, decode_counted, encode_reply};
+use ringmain_wire::{ApiSpec, Array, Field, encode_reply};
 
 /// `AclOperation` bits that a topic has, all of them given: what Kafka answers without an authorizer (read, write, create, delete,
 /// alter, describe, describe configs, alter configs).
@@ -47,9 +47,7 @@ const NOT_ASKED: i32 = i32::MIN;
 
 /// The body, or why it does not parse. Kafka closes such a connection: nothing behind it can be trusted.
 fn body<'a, T: Field<'a>>(spec: &ApiSpec, request: &'a Request) -> Result<T, String> {
-    let bytes = request.frame.get(request.body as usize..).unwrap_or_default();
-    decode_counted(spec, request.version, bytes, request.counted.as_deref())
-        .map_err(|error| format!("{} v{}: {error}", spec.name, request.version))
+    crate::dispatch::body(spec, request).map_err(|error| format!("{} v{}: {error}", spec.name, request.version))
 }
 
 /// Why a request is too large to be looked at, if it is: what a frame names is held in memory many times over.
